@@ -1,0 +1,80 @@
+package clientconfig
+
+import "time"
+
+// Scope says whose file defines a server, which decides about trust.
+type Scope string
+
+const (
+	User    Scope = "user"    // the user's own file; trusted at once
+	Project Scope = "project" // a file that came with a project; waits for approval
+)
+
+// Transport is how a server is reached.
+type Transport string
+
+const (
+	Stdio Transport = "stdio"
+	HTTP  Transport = "http" // Streamable HTTP
+	SSE   Transport = "sse"  // the legacy HTTP+SSE
+	Auto  Transport = "auto" // a url without a type: Streamable HTTP, then SSE
+)
+
+// Server is one entry of a client's file, in one spelling for all clients.
+// Strings are as in the file until Expand replaced the variables.
+type Server struct {
+	Name      string
+	Transport Transport
+
+	Command string
+	Args    []string
+	Env     map[string]string
+	EnvFile string
+	Forward []string // names of variables to pass on from the environment (Codex env_vars, Goose env_keys)
+	Dir     string   // cwd of the entry; empty: see DESIGN of the daemon
+
+	URL     string
+	Headers map[string]string
+
+	Disabled     bool
+	Include      []string // tool filter: globs; empty means all
+	Exclude      []string
+	CallTimeout  time.Duration // 0: the daemon's default
+	StartTimeout time.Duration
+
+	// From the entry's "toolsd" block.
+	Share    string        // shared, project, session; empty: default
+	Start    string        // eager, lazy
+	Idle     time.Duration // 0: default
+	Protocol string        // auto, legacy, modern
+	Origin   string        // slug of the client whose entry this was (adopt), its variable dialect holds
+
+	Source Source
+	// Problem says why this entry cannot be served ("needs VAR", "run by the
+	// editor"), and Hint what to do. Both are empty for a good entry.
+	Problem string
+	Hint    string
+	// Secrets are the values that must never be shown: of env and headers,
+	// of expanded variables, userinfo of the URL.
+	Secrets []string `json:"-"`
+}
+
+// Source is the place of an entry.
+type Source struct {
+	Client string `json:"client"` // slug
+	Scope  Scope  `json:"scope"`
+	File   string `json:"file"`
+	Root   string `json:"root,omitempty"` // the project that sees it; empty: every caller
+	Line   int    `json:"line,omitempty"` // 1-based; 0 when not known
+	Col    int    `json:"column,omitempty"`
+}
+
+// Problem is something wrong in a file that a person should know.
+type Problem struct {
+	File    string `json:"file"`
+	Line    int    `json:"line,omitempty"`
+	Col     int    `json:"column,omitempty"`
+	Server  string `json:"server,omitempty"`
+	Message string `json:"message"`
+	Hint    string `json:"hint,omitempty"`
+}
