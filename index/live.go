@@ -1,0 +1,198 @@
+package index
+
+import (
+	"bytes"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/toolsd/toolsd/index/tool"
+)
+
+// Index is the live index: a Snapshot that is replaced as a whole when a server
+// lists its tools, and the file that remembers it.
+type Index struct {
+	opts Options
+	snap atomic.Pointer[Snapshot]
+
+	// mu makes writers wait for each other, through the write to the file, which
+	// readers never need.
+	mu       sync.Mutex
+	lex      *lexicon
+	listings map[string]*listing
+	config   Config
+	conf     []configured
+	syn      func() *synonyms
+	store    *store // nil while working from memory only
+
+	problem atomic.Pointer[string]
+	changed chan struct{}
+}
+
+// Open returns the index kept in opts.Path. It never fails: a file that cannot
+// be used is put aside and made anew, and when that cannot be done either, the
+// index works from memory. Problem tells.
+func Open(opts Options) *Index {
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
+	}
+	x := &Index{opts: opts, lex: newLexicon(), listings: map[string]*listing{}, changed: make(chan struct{}, 1)}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if opts.Path != "" {
+		var kept []Listing
+		var err error
+		x.store, kept, err = openStore(opts.Path, opts.Check, opts.Log)
+		x.setProblem(err)
+		for _, l := range kept {
+			x.take(l)
+		}
+	}
+	x.publish()
+	return x
+}
+
+// Snapshot returns the present state. It takes no lock.
+func (x *Index) Snapshot() *Snapshot { return x.snap.Load() }
+
+// Changed receives a value after the snapshot was replaced. Several changes may
+// give one value.
+func (x *Index) Changed() <-chan struct{} { return x.changed }
+
+// Problem says in a sentence why the index is not kept on disk, or is empty.
+func (x *Index) Problem() string {
+	if p := x.problem.Load(); p != nil {
+		return *p
+	}
+	return ""
+}
+
+func (x *Index) setProblem(err error) {
+	if err == nil {
+		x.problem.Store(nil)
+		return
+	}
+	s := err.Error()
+	x.problem.Store(&s)
+}
+
+// Replace makes l all that is known of the server of its key. When it returns,
+// every new Snapshot shows l, also when there is an error: that is about the
+// file alone.
+func (x *Index) Replace(l Listing) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if l.Listed.IsZero() {
+		l.Listed = time.Now()
+	}
+	same := x.take(l)
+	x.publish()
+	if same && x.store != nil {
+		return nil // the file holds these bytes
+	}
+	return x.write(func(s *store) error { return s.put(x.listings[l.Key].Listing) })
+}
+
+// Retain forgets every listing whose key is not wanted.
+func (x *Index) Retain(wanted func(key string) bool) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	var gone []string
+	for _, key := range slices.Sorted(maps.Keys(x.listings)) {
+		if !wanted(key) {
+			gone = append(gone, key)
+			delete(x.listings, key)
+		}
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	x.publish()
+	return x.write(func(s *store) error { return s.drop(gone) })
+}
+
+// Configure sets what the user says about searching.
+func (x *Index) Configure(c Config) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.config = c
+	x.conf = nil
+	for _, k := range c.Categories {
+		x.conf = append(x.conf, configured{k, x.lex.analyzeGroup(k.Name + " " + k.Description)})
+	}
+	groups := c.Synonyms
+	x.syn = sync.OnceValue(func() *synonyms { return withGroups(groups) })
+	x.publish()
+}
+
+// Close writes nothing more. Snapshots stay usable.
+func (x *Index) Close() error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.store == nil {
+		return nil
+	}
+	err := x.store.close()
+	x.store = nil
+	x.opts.Path = ""
+	return err
+}
+
+// take puts a listing in the place of the one of its key and reports whether it
+// says the same. Analysis of tools that did not change is kept.
+func (x *Index) take(l Listing) (same bool) {
+	old := x.listings[l.Key]
+	n := &listing{Listing: l}
+	known := map[string]*document{}
+	if old != nil {
+		for _, d := range old.docs {
+			known[d.tool.Name] = d
+		}
+	}
+	seen := make(map[string]bool, len(l.Tools))
+	n.Tools = make([]*tool.Tool, 0, len(l.Tools))
+	same = old != nil && old.Server == l.Server && old.Instructions == l.Instructions
+	for _, t := range l.Tools {
+		if t == nil || seen[t.Name] {
+			continue // the first of a name is the tool; upstream reports the others
+		}
+		seen[t.Name] = true
+		d := known[t.Name]
+		exposed := t.Exposed
+		if x.opts.Expose != nil {
+			exposed = x.opts.Expose(tool.ID{Server: l.Server, Name: t.Name})
+		}
+		if d == nil || d.tool.Server != l.Server || d.tool.Exposed != exposed || !bytes.Equal(d.tool.Raw, t.Raw) {
+			own := t.On(l.Server)
+			own.Exposed = exposed
+			d = x.lex.analyzeTool(l.Key, own)
+			same = false
+		}
+		n.docs = append(n.docs, d)
+		n.Tools = append(n.Tools, d.tool)
+	}
+	same = same && len(n.docs) == len(old.docs)
+	if old != nil && old.Instructions == l.Instructions {
+		n.instructions = old.instructions
+	} else {
+		n.instructions = x.lex.analyzeGroup(l.Instructions)
+	}
+	x.listings[l.Key] = n
+	return same
+}
+
+// publish makes a snapshot of what there is.
+func (x *Index) publish() {
+	syn := x.syn
+	if syn == nil {
+		syn = builtin
+	}
+	x.snap.Store(newSnapshot(&defaultRanking, x.lex.dictionary(), maps.Clone(x.listings), syn, x.conf))
+	select {
+	case x.changed <- struct{}{}:
+	default:
+	}
+}
