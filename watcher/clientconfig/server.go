@@ -31,14 +31,22 @@ type Server struct {
 	Env     map[string]string
 	EnvFile string
 	Forward []string // names of variables to pass on from the environment (Codex env_vars, Goose env_keys)
-	Dir     string   // cwd of the entry; empty: see DESIGN of the daemon
+	// ForwardNeeded says that the server is of no use while a name of Forward is
+	// not set (Goose); else an unset one is just not passed on (Codex).
+	ForwardNeeded bool
+	Dir           string // cwd of the entry; empty: see DESIGN of the daemon
 
 	URL     string
 	Headers map[string]string
+	// HeaderVars are headers whose values are those of the named variables, and
+	// BearerVar is the variable that holds the token of the Authorization header
+	// (both Codex). Expand moves them into Headers.
+	HeaderVars map[string]string
+	BearerVar  string
 
 	Disabled     bool
-	Include      []string // tool filter: globs; empty means all
-	Exclude      []string
+	Include      []string      // tool filter: globs; empty means all
+	Exclude      []string      // globs; wins over Include
 	CallTimeout  time.Duration // 0: the daemon's default
 	StartTimeout time.Duration
 
@@ -54,6 +62,9 @@ type Server struct {
 	// editor"), and Hint what to do. Both are empty for a good entry.
 	Problem string
 	Hint    string
+	// Unsupported says that Problem cannot be cured by setting a variable: toolsd
+	// has no way to serve this entry, only its client has.
+	Unsupported bool
 	// Secrets are the values that must never be shown: of env and headers,
 	// of expanded variables, userinfo of the URL.
 	Secrets []string `json:"-"`
@@ -75,6 +86,7 @@ type Problem struct {
 	Line    int    `json:"line,omitempty"`
 	Col     int    `json:"column,omitempty"`
 	Server  string `json:"server,omitempty"`
+	Root    string `json:"-"` // the project whose file it is; empty: every caller may see it
 	Message string `json:"message"`
 	Hint    string `json:"hint,omitempty"`
 }
