@@ -1,0 +1,243 @@
+package ipc
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+
+	"github.com/toolsd/toolsd/index/tool"
+)
+
+// A session on the wire. The POST that begins it is answered with 101, and from
+// then on both ends write frames, one JSON object a line:
+//
+//	agent  → daemon  {"id":1,"method":"search","params":{"q":"gerber"}}
+//	                 {"id":2,"method":"call","params":{"tool":"kicad::export_gerber","arguments":{}}}
+//	                 {"method":"seen","params":{"tools":{"kicad::export_gerber":"<hash>"},"listed":false}}
+//	                 {"method":"cancel","params":{"id":2}}
+//	daemon → agent   {"method":"hello","params":{…}}            first, once
+//	                 {"method":"list","params":{"tools":[…]}}   complete, before the answer that changed it
+//	                 {"method":"progress","params":{"id":2,"params":{…}}}
+//	                 {"id":1,"result":{…}} or {"id":1,"error":{"code":…,"message":…,"hint":…}}
+//
+// Frames of one end arrive in the order they were written. The session ends
+// with the connection, and what is running then is cancelled.
+type frame struct {
+	ID     uint64          `json:"id,omitempty"`
+	Method string          `json:"method,omitempty"`
+	Params json.RawMessage `json:"params,omitempty"`
+	Result json.RawMessage `json:"result,omitempty"`
+	Error  *Error          `json:"error,omitempty"`
+}
+
+type (
+	listParams struct {
+		Tools []Listed `json:"tools"`
+	}
+	seenParams struct {
+		Tools  map[tool.ID]tool.Hash `json:"tools"`
+		Listed bool                  `json:"listed,omitempty"`
+	}
+	cancelParams struct {
+		ID uint64 `json:"id"`
+	}
+	progressParams struct {
+		ID     uint64          `json:"id"`
+		Params json.RawMessage `json:"params"`
+	}
+)
+
+// upgradeProtocol names the frames in the Upgrade header.
+const upgradeProtocol = "toolsd-session"
+
+// maxLine bounds a frame: a result of the largest size that a server may send,
+// inside of a frame.
+const maxLine = 64 << 20
+
+var errLineTooLong = fmt.Errorf("a line is over %d bytes", maxLine)
+
+// readLine reads up to the next newline and returns the line without it.
+func readLine(r *bufio.Reader) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := r.ReadSlice('\n')
+		line = append(line, part...)
+		switch {
+		case err == nil:
+			return line[:len(line)-1], nil
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return nil, err
+		case len(line) > maxLine:
+			return nil, errLineTooLong
+		}
+	}
+}
+
+// framer writes frames whole, from any goroutine.
+type framer struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (f *framer) write(v frame) error {
+	line := Encode(v)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, err := f.w.Write(line)
+	return err
+}
+
+// serveSession is the daemon's end.
+func serveSession(b Backend, w http.ResponseWriter, r *http.Request) {
+	var request AttachRequest
+	if err := readBody(w, r, &request); err != nil {
+		refuse(w, err)
+		return
+	}
+	switch request.Mode {
+	case "", Auto, Direct, Search:
+	default:
+		refuse(w, Errorf(CodeUsage, "there is no mode %q", request.Mode).WithHint("the modes are auto, direct and search"))
+		return
+	}
+	// The request's own context ends when its handler hijacks the connection, so
+	// the session has one that ends with the connection.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
+	defer cancel()
+	var out framer
+	var hold sync.Mutex // lists wait until hello was written
+	hold.Lock()
+	s, err := b.Attach(ctx, request, Events{List: func(list []Listed) {
+		hold.Lock()
+		defer hold.Unlock()
+		_ = out.write(frame{Method: "list", Params: Encode(listParams{list})})
+	}})
+	if err != nil {
+		hold.Unlock()
+		refuse(w, AsError(err))
+		return
+	}
+	defer s.Close()
+	conn, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		hold.Unlock()
+		refuse(w, Errorf(CodeInternal, "taking over the connection: %v", err))
+		return
+	}
+	defer conn.Close()
+	out.w = conn
+	header := http.Header{"Connection": {"Upgrade"}, "Upgrade": {upgradeProtocol}}
+	stamp(header)
+	head := "HTTP/1.1 101 Switching Protocols\r\n"
+	for k := range header {
+		head += k + ": " + header.Get(k) + "\r\n"
+	}
+	_, err = io.WriteString(conn, head+"\r\n")
+	if err == nil {
+		err = out.write(frame{Method: "hello", Params: Encode(s.Hello())})
+	}
+	hold.Unlock()
+	if err != nil {
+		return
+	}
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	go func() { // the daemon ends the session
+		select {
+		case <-s.Done():
+			conn.Close()
+		case <-ctx.Done():
+		}
+	}()
+	serveFrames(ctx, s, buffered.Reader, &out)
+}
+
+// serveFrames answers frames until the connection ends. Searches and calls run
+// beside each other; what is told (seen, cancel) takes effect in order.
+func serveFrames(ctx context.Context, s Session, r *bufio.Reader, out *framer) {
+	var (
+		running sync.WaitGroup
+		mu      sync.Mutex
+		cancels = map[uint64]context.CancelFunc{}
+	)
+	ctx, cancelAll := context.WithCancel(ctx)
+	defer running.Wait()
+	defer cancelAll()
+	for {
+		line, err := readLine(r)
+		if err != nil {
+			return
+		}
+		var f frame
+		if err := DecodeStrict(line, &f); err != nil {
+			if out.write(frame{ID: f.ID, Error: Errorf(CodeUsage, "a frame: %v", err)}) != nil {
+				return
+			}
+			continue
+		}
+		switch f.Method {
+		case "seen":
+			var p seenParams
+			if json.Unmarshal(f.Params, &p) == nil {
+				_ = s.Saw(ctx, p.Tools, p.Listed)
+			}
+			if f.ID != 0 {
+				_ = out.write(frame{ID: f.ID, Result: json.RawMessage("{}")})
+			}
+		case "cancel":
+			var p cancelParams
+			if json.Unmarshal(f.Params, &p) == nil {
+				mu.Lock()
+				if cancel := cancels[p.ID]; cancel != nil {
+					cancel()
+				}
+				mu.Unlock()
+			}
+		default:
+			callCtx, cancel := context.WithCancel(ctx)
+			mu.Lock()
+			cancels[f.ID] = cancel
+			mu.Unlock()
+			running.Go(func() {
+				result, err := answerFrame(callCtx, s, f, out)
+				mu.Lock()
+				delete(cancels, f.ID)
+				mu.Unlock()
+				cancel()
+				reply := frame{ID: f.ID}
+				if err != nil {
+					reply.Error = AsError(err)
+				} else {
+					reply.Result = Encode(result)
+				}
+				_ = out.write(reply)
+			})
+		}
+	}
+}
+
+func answerFrame(ctx context.Context, s Session, f frame, out *framer) (any, error) {
+	switch f.Method {
+	case "search":
+		var p SearchRequest
+		if err := DecodeStrict(f.Params, &p); err != nil {
+			return nil, Errorf(CodeUsage, "the params of search: %v", err)
+		}
+		return s.Search(ctx, p)
+	case "call":
+		var p SessionCall
+		if err := DecodeStrict(f.Params, &p); err != nil {
+			return nil, Errorf(CodeUsage, "the params of call: %v", err)
+		}
+		p.Progress = func(params json.RawMessage) {
+			_ = out.write(frame{Method: "progress", Params: Encode(progressParams{f.ID, params})})
+		}
+		return s.Call(ctx, p)
+	}
+	return nil, Errorf(CodeUsage, "there is no method %q", f.Method).WithHint("the methods are search, call, seen and cancel")
+}
