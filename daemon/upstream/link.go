@@ -1,0 +1,417 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/mark3labs/mcp-go/client"
+	"github.com/mark3labs/mcp-go/client/transport"
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/toolsd/toolsd/index/tool"
+)
+
+// conn is a connection of any transport, before the protocol has begun.
+type conn interface {
+	side() *peer
+	pid() int
+	setVersion(v string) // the negotiated one, for transports that repeat it
+	close(ctx context.Context)
+}
+
+// link is a connection on which the handshake is done.
+type link struct {
+	conn
+	peer   *peer
+	client *client.Client
+	http   bool
+
+	version      string
+	modern       bool
+	instructions string
+	hasTools     bool
+	listChanged  bool // it announces changes of its tools
+	began        time.Time
+
+	changed chan struct{} // list_changed, at most one waiting
+
+	ctx  context.Context // the link's life, for what runs in the background
+	end  context.CancelFunc
+	work sync.WaitGroup
+
+	mu      sync.Mutex
+	users   int // calls in flight
+	last    time.Time
+	closing bool
+}
+
+// discoverLimit bounds the first question on HTTP, whether the server speaks the
+// modern protocol. An old server refuses it at once; one that hangs on it must
+// not cost a start more than this.
+const discoverLimit = 2 * time.Second
+
+// handshake makes a link of c. The protocol is auto, legacy or modern. Legacy
+// comes first on stdio: old servers there ignore what they do not know, or exit.
+func handshake(ctx context.Context, c conn, protocol, version string) (*link, error) {
+	_, isHTTP := c.(*httpConn)
+	options := []client.ClientOption{client.WithDiscoverTimeout(discoverLimit)}
+	switch {
+	case protocol == "modern":
+		options = append(options, client.WithProtocolVersion(mcp.LATEST_PROTOCOL_VERSION), client.WithDiscoverTimeout(-1))
+	case protocol == "legacy" || !isHTTP:
+		options = append(options, client.WithLegacyProtocolOnly())
+	}
+	l, err := greet(ctx, c, version, options...)
+	var refused *RPCError
+	if errors.As(err, &refused) && protocol != "legacy" && protocol != "modern" && !isHTTP {
+		if modern, err2 := greet(ctx, c, version, client.WithDiscoverTimeout(discoverLimit)); err2 == nil {
+			l, err = modern, nil
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if protocol == "modern" && !l.modern {
+		l.end()
+		return nil, fmt.Errorf("it speaks protocol %s, and its entry asks for a modern one", l.version)
+	}
+	l.http = isHTTP
+	l.listen()
+	return l, nil
+}
+
+func greet(ctx context.Context, c conn, version string, options ...client.ClientOption) (*link, error) {
+	a := &adapter{conn: c}
+	var t transport.Interface = a
+	if _, ok := c.(*httpConn); ok {
+		t = httpAdapter{a}
+	}
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	l := &link{conn: c, peer: c.side(), client: client.NewClient(t, options...), ctx: life, end: end, began: time.Now(), last: time.Now()}
+	err := l.client.Start(life)
+	var hello *mcp.InitializeResult
+	if err == nil {
+		hello, err = l.client.Initialize(ctx, mcp.InitializeRequest{Params: mcp.InitializeParams{
+			ClientInfo: mcp.Implementation{Name: "toolsd", Version: version},
+		}})
+	}
+	if err != nil {
+		end()
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if a.last != nil {
+			err = a.last // the library's own loses what the server said
+		}
+		var unsupported mcp.UnsupportedProtocolVersionError
+		if errors.As(err, &unsupported) {
+			return nil, fmt.Errorf("it answered initialize with protocol version %q, which toolsd does not speak", unsupported.Version)
+		}
+		return nil, fmt.Errorf("its handshake: %w", err)
+	}
+	l.version, l.modern = hello.ProtocolVersion, mcp.IsModernProtocol(hello.ProtocolVersion)
+	var said struct {
+		Instructions json.RawMessage            `json:"instructions"`
+		Capabilities map[string]json.RawMessage `json:"capabilities"`
+	}
+	_ = json.Unmarshal(a.hello, &said)
+	_ = json.Unmarshal(said.Instructions, &l.instructions)
+	l.instructions, _ = tool.Clean(l.instructions)
+	if tools, ok := said.Capabilities["tools"]; ok && string(tools) != "null" && string(tools) != "false" {
+		l.hasTools = true
+		var can struct {
+			ListChanged bool `json:"listChanged"`
+		}
+		_ = json.Unmarshal(tools, &can)
+		l.listChanged = can.ListChanged
+	}
+	return l, nil
+}
+
+// listen opens whatever this server needs to be able to announce changes. On
+// stdio and for the legacy SSE there is nothing to open.
+func (l *link) listen() {
+	if !l.listChanged {
+		return
+	}
+	var open func(ctx context.Context) error
+	switch h, isHTTP := l.conn.(*httpConn); {
+	case l.modern:
+		open = func(ctx context.Context) error {
+			return l.client.Listen(ctx, mcp.SubscriptionFilter{ToolsListChanged: true})
+		}
+	case isHTTP:
+		open = h.listen
+	default:
+		return
+	}
+	l.work.Go(func() {
+		p := newPolicy()
+		for {
+			opened := time.Now()
+			err := open(l.ctx)
+			if l.ctx.Err() != nil || l.peer.cause() != nil || errors.Is(err, errNoListening) {
+				return
+			}
+			var refused *RPCError
+			if errors.As(err, &refused) {
+				l.peer.notes.add("listen", "it announces changes of its tools but refused to be listened to: %s", refused.Message)
+				return
+			}
+			p.lived(time.Since(opened))
+			retry, _ := p.failed(time.Now())
+			t := time.NewTimer(time.Until(retry))
+			select {
+			case <-t.C:
+				l.peer.onChanged() // one may have been missed meanwhile
+			case <-l.ctx.Done():
+				t.Stop()
+				return
+			}
+		}
+	})
+}
+
+// close ends the link and waits for all of it.
+func (l *link) close(ctx context.Context) {
+	l.end()
+	l.conn.close(ctx)
+	l.work.Wait()
+}
+
+// use counts a call in; false means that the link is being closed for idleness.
+func (l *link) use() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closing {
+		return false
+	}
+	l.users++
+	return true
+}
+
+func (l *link) unuse() {
+	l.mu.Lock()
+	l.users--
+	l.last = time.Now()
+	l.mu.Unlock()
+}
+
+// busy reports whether calls are in flight.
+func (l *link) busy() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.users > 0
+}
+
+// idle returns when the link will have been unused for d. When that is over it
+// closes it for new calls and returns the zero time.
+func (l *link) idle(now time.Time, d time.Duration) time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.users > 0 {
+		return now.Add(d)
+	}
+	if until := l.last.Add(d); until.After(now) {
+		return until
+	}
+	l.closing = true
+	return time.Time{}
+}
+
+// ping asks the server for a sign of life. Any answer is one.
+func (l *link) ping(ctx context.Context) error {
+	err := l.client.Ping(ctx)
+	var refused *RPCError
+	if err == nil || errors.As(err, &refused) {
+		return nil
+	}
+	return err
+}
+
+// request sends a request with what this protocol version wants in each: the
+// params are an object without _meta, or empty, and meta the members of _meta.
+func (l *link) request(ctx context.Context, method string, params []byte, meta json.RawMessage, progress func(json.RawMessage), arguments *tool.Tool) (json.RawMessage, error) {
+	r := request{method: method, progress: progress}
+	if l.modern && l.http {
+		r.header = http.Header{}
+		for name, value := range mcp.StandardHeaders(l.version, mcp.MCPMethod(method), params) {
+			r.header.Set(name, value)
+		}
+		if arguments != nil {
+			typed := mcp.Tool{Name: arguments.Name, RawInputSchema: arguments.InputSchema}
+			for name, value := range mcp.GenerateParamHeaders(&typed, params) {
+				r.header.Set(name, value)
+			}
+		}
+	}
+	r.params = func(id int64) json.RawMessage {
+		ours := map[string]any{}
+		if l.modern {
+			ours[mcp.MetaKeyProtocolVersion] = l.version
+			ours[mcp.MetaKeyClientInfo] = mcp.Implementation{Name: "toolsd"}
+			ours[mcp.MetaKeyClientCapabilities] = struct{}{}
+		}
+		if progress != nil {
+			ours["progressToken"] = id
+		}
+		return withMeta(params, mergeMeta(meta, ours))
+	}
+	result, err := l.peer.request(ctx, r)
+	if err == nil && l.modern {
+		err = declined(result)
+	}
+	return result, err
+}
+
+// mergeMeta puts ours before the members of meta, whose bytes stay as they are
+// unless they hold a key of ours.
+func mergeMeta(meta json.RawMessage, ours map[string]any) json.RawMessage {
+	meta = bytes.TrimSpace(meta)
+	var theirs map[string]json.RawMessage
+	if len(meta) == 0 || json.Unmarshal(meta, &theirs) != nil {
+		meta = nil
+	}
+	if len(ours) == 0 {
+		return meta
+	}
+	first, _ := json.Marshal(ours)
+	if len(theirs) == 0 {
+		return first
+	}
+	clash := false
+	for key := range ours {
+		_, has := theirs[key]
+		clash = clash || has
+	}
+	if clash {
+		for key, value := range ours {
+			theirs[key], _ = json.Marshal(value)
+		}
+		all, _ := json.Marshal(maps.Clone(theirs))
+		return all
+	}
+	return append(append(first[:len(first)-1], ','), meta[1:]...)
+}
+
+// withMeta adds _meta to an object.
+func withMeta(params []byte, meta json.RawMessage) json.RawMessage {
+	if len(meta) == 0 {
+		return params
+	}
+	var b bytes.Buffer
+	b.WriteString(`{"_meta":`)
+	b.Write(meta)
+	if rest := bytes.TrimSpace(params); len(rest) > 2 {
+		b.WriteByte(',')
+		b.Write(rest[1:])
+	} else {
+		b.WriteByte('}')
+	}
+	return b.Bytes()
+}
+
+// declined reports the one kind of result that is none: the modern protocol's
+// question for input, which has no one to go to.
+func declined(result json.RawMessage) error {
+	var r struct {
+		Type     string `json:"resultType"`
+		Requests map[string]struct {
+			Method string `json:"method"`
+		} `json:"inputRequests"`
+	}
+	if json.Unmarshal(result, &r) != nil || r.Type != "input_required" {
+		return nil
+	}
+	for _, asked := range r.Requests {
+		return fmt.Errorf("the server asks for input (%s) before it answers, which toolsd cannot pass on", asked.Method)
+	}
+	return errors.New("the server asks to be called again later")
+}
+
+// adapter lets mcp-go's client run its handshake, pings and subscriptions over
+// our connection. Ids, cancellation and notifications are the peer's business.
+type adapter struct {
+	conn  conn
+	last  error           // of the last request
+	hello json.RawMessage // the raw answer to initialize or server/discover
+}
+
+func (a *adapter) Start(context.Context) error                            { return nil }
+func (a *adapter) Close() error                                           { return nil }
+func (a *adapter) GetSessionId() string                                   { return "" }
+func (a *adapter) SetNotificationHandler(func(n mcp.JSONRPCNotification)) {}
+
+func (a *adapter) SendRequest(ctx context.Context, r transport.JSONRPCRequest) (*transport.JSONRPCResponse, error) {
+	hello := r.Method == string(mcp.MethodInitialize) || r.Method == string(mcp.MethodServerDiscover)
+	req := request{method: r.Method, header: r.Header, noCancel: hello}
+	if r.Params != nil {
+		params, err := json.Marshal(r.Params)
+		if err != nil {
+			return nil, err
+		}
+		req.params = func(int64) json.RawMessage { return params }
+	}
+	result, err := a.conn.side().request(ctx, req)
+	if hello {
+		a.last, a.hello = err, result
+	}
+	response := &transport.JSONRPCResponse{JSONRPC: mcp.JSONRPC_VERSION, ID: r.ID, Result: result}
+	var refused *RPCError
+	if errors.As(err, &refused) {
+		response.Error = &mcp.JSONRPCErrorDetails{Code: int(refused.Code), Message: refused.Message}
+		_ = json.Unmarshal(refused.Data, &response.Error.Data)
+		return response, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if hello {
+		response.Result = essentials(result)
+	}
+	return response, nil
+}
+
+// essentials is what the library needs of a handshake's answer. It decodes into
+// strict types, so one odd capability would fail the whole handshake.
+func essentials(result json.RawMessage) json.RawMessage {
+	var all map[string]json.RawMessage
+	if json.Unmarshal(result, &all) != nil {
+		return result
+	}
+	kept := map[string]json.RawMessage{"capabilities": json.RawMessage("{}")}
+	for _, key := range []string{"protocolVersion", "supportedVersions", "resultType"} {
+		if v, ok := all[key]; ok {
+			kept[key] = v
+		}
+	}
+	raw, _ := json.Marshal(kept)
+	return raw
+}
+
+func (a *adapter) SendNotification(ctx context.Context, n mcp.JSONRPCNotification) error {
+	if n.Method == string(mcp.MethodNotificationCancelled) {
+		return nil // by the library's own ids; the peer has sent one already
+	}
+	params, err := json.Marshal(n.Params)
+	if err != nil {
+		return err
+	}
+	if string(params) == "{}" {
+		params = nil
+	}
+	return a.conn.side().notify(ctx, n.Method, params)
+}
+
+// httpAdapter adds what makes the library send the headers of the modern
+// protocol.
+type httpAdapter struct{ *adapter }
+
+func (h httpAdapter) SetProtocolVersion(v string) { h.conn.setVersion(v) }

@@ -1,0 +1,426 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// sender carries messages to a server.
+type sender interface {
+	// send hands m over. It may wait for room until ctx ends, but not for the
+	// server. A nil error means that m will be written unless its call is
+	// abandoned before.
+	send(ctx context.Context, m *outgoing) error
+	// offer hands m over if that takes no waiting.
+	offer(m *outgoing)
+}
+
+type outgoing struct {
+	method string      // empty for answers
+	body   []byte      // one JSON message, compact, without a newline
+	call   *pending    // nil for notifications and answers
+	header http.Header // for HTTP only
+}
+
+// peer is the JSON-RPC side of a connection, the same for every transport: it
+// numbers requests, matches answers, hands progress to the waiting caller and
+// answers what a server asks. All requests of a connection are numbered here, so
+// ids cannot collide; an id that a server chooses for a request of its own is
+// another matter and never taken for an answer.
+type peer struct {
+	out       sender
+	onChanged func() // notifications/tools/list_changed; must not block
+	notes     *notes
+
+	heard atomic.Int64 // when the last message came, in Unix nanoseconds
+
+	mu      sync.Mutex
+	lastID  int64
+	pending map[string]*pending
+	err     error // why the connection ended
+	done    chan struct{}
+}
+
+func newPeer(out sender, onChanged func(), n *notes) *peer {
+	p := &peer{out: out, onChanged: onChanged, notes: n, pending: map[string]*pending{}, done: make(chan struct{})}
+	p.heard.Store(time.Now().UnixNano())
+	return p
+}
+
+// pending is a request that waits for its answer.
+type pending struct {
+	id       string
+	answered chan answer          // capacity 1
+	progress chan json.RawMessage // nil when nobody wants progress
+	over     context.Context      // ends when nobody waits any more
+
+	// state goes from queued to either sent or abandoned, once. It decides
+	// whether the server can have seen the request.
+	state atomic.Int32
+}
+
+const (
+	queued = iota
+	sent
+	abandoned
+)
+
+// claim marks the request as sent, before its first byte is written. A false
+// answer means that it must not be written.
+func (c *pending) claim() bool { return c.state.CompareAndSwap(queued, sent) || c.state.Load() == sent }
+
+// abandon keeps the request from being sent and reports whether it was in time.
+func (c *pending) abandon() bool {
+	return c.state.CompareAndSwap(queued, abandoned) || c.state.Load() == abandoned
+}
+
+type answer struct {
+	result json.RawMessage
+	err    error
+}
+
+// lostError ends the requests of a connection that ended.
+type lostError struct {
+	cause error
+	sent  bool // the server may have acted on the request
+}
+
+func (e *lostError) Error() string { return e.cause.Error() }
+func (e *lostError) Unwrap() error { return e.cause }
+
+type request struct {
+	method   string
+	params   func(id int64) json.RawMessage // nil: none
+	header   http.Header
+	progress func(json.RawMessage)
+	noCancel bool // the server is not told when the caller gives up
+}
+
+// maxProgress is how many notifications wait for a slow listener; more are
+// dropped, since the next one says all.
+const maxProgress = 64
+
+// request sends r and waits for the answer: the raw result, an *RPCError, a
+// *lostError, or the cause of ctx's end, which is told to the server.
+func (p *peer) request(ctx context.Context, r request) (json.RawMessage, error) {
+	over, end := context.WithCancel(ctx)
+	defer end()
+	c := &pending{answered: make(chan answer, 1), over: over}
+	if r.progress != nil {
+		c.progress = make(chan json.RawMessage, maxProgress)
+	}
+	p.mu.Lock()
+	if p.err != nil {
+		p.mu.Unlock()
+		return nil, &lostError{cause: p.err}
+	}
+	p.lastID++
+	id := p.lastID
+	c.id = strconv.FormatInt(id, 10)
+	p.pending[c.id] = c
+	p.mu.Unlock()
+	defer p.forget(c.id)
+
+	var params json.RawMessage
+	if r.params != nil {
+		params = r.params(id)
+	}
+	body, err := message(c.id, r.method, params)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.out.send(ctx, &outgoing{r.method, body, c, r.header}); err != nil {
+		c.abandon()
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		return nil, &lostError{cause: err}
+	}
+	for {
+		select {
+		case a := <-c.answered:
+			for len(c.progress) > 0 {
+				r.progress(<-c.progress)
+			}
+			return a.result, a.err
+		case params := <-c.progress:
+			r.progress(params)
+		case <-ctx.Done():
+			select {
+			case a := <-c.answered:
+				return a.result, a.err
+			default:
+			}
+			p.forget(c.id)
+			if !c.abandon() && !r.noCancel {
+				p.tellCancelled(id, ctx)
+			}
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+func (p *peer) tellCancelled(id int64, ctx context.Context) {
+	reason := "the caller gave up"
+	if errors.Is(context.Cause(ctx), ErrTimeout) {
+		reason = "the call timed out"
+	}
+	params, _ := json.Marshal(map[string]any{"requestId": id, "reason": reason})
+	body, _ := message("", "notifications/cancelled", params)
+	p.out.offer(&outgoing{method: "notifications/cancelled", body: body})
+}
+
+// notify sends a notification.
+func (p *peer) notify(ctx context.Context, method string, params json.RawMessage) error {
+	body, err := message("", method, params)
+	if err != nil {
+		return err
+	}
+	return p.out.send(ctx, &outgoing{method: method, body: body})
+}
+
+// message builds a request (or, without an id, a notification). Params keep
+// their bytes but for white space between tokens, which could break the framing.
+func message(id, method string, params json.RawMessage) ([]byte, error) {
+	var b bytes.Buffer
+	b.WriteString(`{"jsonrpc":"2.0"`)
+	if id != "" {
+		b.WriteString(`,"id":` + id)
+	}
+	b.WriteString(`,"method":`)
+	quoted, _ := json.Marshal(method)
+	b.Write(quoted)
+	if len(params) > 0 {
+		b.WriteString(`,"params":`)
+		if err := json.Compact(&b, params); err != nil {
+			return nil, fmt.Errorf("the parameters of %s are not valid JSON: %w", method, err)
+		}
+	}
+	b.WriteByte('}')
+	return b.Bytes(), nil
+}
+
+// fail ends the connection: every waiting request gets cause, and later ones
+// too. Only the first cause counts.
+func (p *peer) fail(cause error) {
+	p.mu.Lock()
+	if p.err != nil {
+		p.mu.Unlock()
+		return
+	}
+	p.err = cause
+	waiting := p.pending
+	p.pending = map[string]*pending{}
+	close(p.done)
+	p.mu.Unlock()
+	for _, c := range waiting {
+		c.answered <- answer{err: &lostError{cause: cause, sent: !c.abandon()}}
+	}
+}
+
+func (p *peer) cause() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.err
+}
+
+func (p *peer) forget(id string) {
+	p.mu.Lock()
+	delete(p.pending, id)
+	p.mu.Unlock()
+}
+
+// take removes the request that id belongs to and returns it, or nil.
+func (p *peer) take(id string) *pending {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := p.pending[id]
+	delete(p.pending, id)
+	return c
+}
+
+// only returns the one waiting request, or nil when there are none or more.
+func (p *peer) only() *pending {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.pending) != 1 {
+		return nil
+	}
+	for id, c := range p.pending {
+		delete(p.pending, id)
+		return c
+	}
+	return nil
+}
+
+// finish ends one request without an answer.
+func (p *peer) finish(c *pending, err error) {
+	if p.take(c.id) != nil {
+		c.answered <- answer{err: err}
+	}
+}
+
+// tooLarge ends the requests whose answers were read past.
+func (p *peer) tooLarge(over *idScan) {
+	p.heard.Store(time.Now().UnixNano())
+	err := fmt.Errorf("%w: %d MiB, the limit is %d MiB", ErrTooLarge, over.size>>20, maxMessage>>20)
+	found := false
+	for _, id := range over.ids {
+		if c := p.take(id); c != nil {
+			c.answered <- answer{err: err}
+			found = true
+		}
+	}
+	if !found && !over.method {
+		if c := p.only(); c != nil {
+			c.answered <- answer{err: err}
+		}
+	}
+	p.notes.add("over", "a message of %d MiB was dropped (the limit is %d MiB)", over.size>>20, maxMessage>>20)
+}
+
+// receive takes a message, or a batch of them. It reports false for what is no
+// JSON object.
+func (p *peer) receive(msg []byte) bool {
+	msg = bytes.TrimSpace(msg)
+	if len(msg) > 0 && msg[0] == '[' {
+		var batch []json.RawMessage
+		if json.Unmarshal(msg, &batch) != nil || len(batch) == 0 {
+			return false
+		}
+		good := true
+		for _, m := range batch {
+			good = p.receiveOne(m) && good
+		}
+		return good
+	}
+	return p.receiveOne(msg)
+}
+
+func (p *peer) receiveOne(msg []byte) bool {
+	if len(msg) == 0 || msg[0] != '{' {
+		return false
+	}
+	// A map, since encoding/json would match the names of a struct's fields
+	// whatever their case.
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(msg, &fields) != nil {
+		return false
+	}
+	p.heard.Store(time.Now().UnixNano())
+	if raw, ok := fields["method"]; ok {
+		var method string
+		if json.Unmarshal(raw, &method) != nil {
+			return false
+		}
+		if id, ok := fields["id"]; ok && string(id) != "null" {
+			p.answer(id, method)
+		} else {
+			p.notified(method, fields["params"])
+		}
+		return true
+	}
+	result, hasResult := fields["result"]
+	rawErr := fields["error"]
+	hasErr := len(rawErr) > 0 && string(rawErr) != "null"
+	if !hasResult && !hasErr && fields["id"] == nil {
+		return false // {"level":"info",…}: a log line
+	}
+	c := p.take(idKey(fields["id"]))
+	if c == nil && hasErr && idKey(fields["id"]) == "" {
+		c = p.only() // a server that could not read the request cannot name it
+	}
+	if c == nil {
+		return true // the caller gave up before
+	}
+	switch {
+	case hasErr:
+		c.answered <- answer{err: parseError(rawErr)}
+	case hasResult:
+		c.answered <- answer{result: result}
+	default:
+		c.answered <- answer{err: errors.New("the answer has neither a result nor an error")}
+	}
+	return true
+}
+
+// parseError reads a JSON-RPC error. What is not of that form becomes the text
+// of an internal error.
+func parseError(raw json.RawMessage) *RPCError {
+	var fields map[string]json.RawMessage
+	const internal = -32603
+	if json.Unmarshal(raw, &fields) != nil {
+		var text string
+		if json.Unmarshal(raw, &text) != nil {
+			text = string(raw)
+		}
+		return &RPCError{Code: internal, Message: text}
+	}
+	e := &RPCError{Code: internal, Data: fields["data"]}
+	if code, err := strconv.ParseInt(idKey(fields["code"]), 10, 64); err == nil {
+		e.Code = code
+	}
+	if json.Unmarshal(fields["message"], &e.Message) != nil {
+		e.Message = string(fields["message"])
+	}
+	return e
+}
+
+// answer replies to a request of the server's. No feature that would make it
+// ask was offered to it, so all but ping is declined.
+func (p *peer) answer(id json.RawMessage, method string) {
+	var b bytes.Buffer
+	b.WriteString(`{"jsonrpc":"2.0","id":`)
+	if json.Compact(&b, id) != nil {
+		return
+	}
+	if method == "ping" {
+		b.WriteString(`,"result":{}}`)
+	} else {
+		e, _ := json.Marshal(RPCError{Code: -32601, Message: "toolsd does not offer " + cut(method, 100)})
+		b.WriteString(`,"error":`)
+		b.Write(e)
+		b.WriteByte('}')
+		p.notes.add("asked "+cut(method, 40), "it asked for %s, which was declined", cut(method, 40))
+	}
+	p.out.offer(&outgoing{body: b.Bytes()})
+}
+
+func (p *peer) notified(method string, params json.RawMessage) {
+	switch method {
+	case "notifications/tools/list_changed":
+		p.onChanged()
+	case "notifications/progress":
+		var token struct {
+			Token json.RawMessage `json:"progressToken"`
+		}
+		if json.Unmarshal(params, &token) != nil {
+			return
+		}
+		p.mu.Lock()
+		c := p.pending[idKey(token.Token)]
+		p.mu.Unlock()
+		if c == nil || c.progress == nil {
+			return
+		}
+		select {
+		case c.progress <- params:
+		default:
+		}
+	}
+}
+
+// waiting reports whether c has no answer yet.
+func (p *peer) waiting(c *pending) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.pending[c.id] == c
+}

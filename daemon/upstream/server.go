@@ -1,0 +1,493 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/toolsd/toolsd/platform"
+)
+
+const (
+	// startTimeout is for a first start with npx or uvx, which may download half
+	// of a registry.
+	startTimeout = 60 * time.Second
+	// idleTimeout stops a lazy server: long enough that a conversation's pauses
+	// do not restart it, short enough that a day's servers do not pile up.
+	idleTimeout = 10 * time.Minute
+	// pingEvery is how long a connection may be silent and unused. The end of a
+	// process is seen at once; a ping only finds what hangs, and for a remote
+	// server that the session is gone, before a call does.
+	pingEvery = 5 * time.Minute
+	// pingTimeout is generous since a single-threaded server may be busy.
+	pingTimeout = 30 * time.Second
+	// jumpTimeout is shorter: after a sleep of the machine most connections are
+	// dead and people wait.
+	jumpTimeout = 10 * time.Second
+	// grace is how long after a clock jump an ended connection is nobody's fault.
+	grace = 30 * time.Second
+	// stopTimeout is what a server gets to stop in, within the 8 s of Run.
+	stopTimeout = 7 * time.Second
+	// slotHold is how long a start counts against those that may run at once.
+	// That limit is there for the CPU that starting takes; a start that hangs
+	// takes none and must not keep others waiting.
+	slotHold = 2 * time.Second
+)
+
+// server is the loop of one server, and what others may know about it.
+type server struct {
+	set      *Set
+	id       identity
+	stderr   *stderrLog
+	notes    *notes
+	clean    cleaner
+	calls    *limiter
+	cancel   context.CancelCauseFunc
+	gone     context.Context // ends when the server is to stop
+	before   *server         // ran under the same identity; must have stopped first
+	stopped  chan struct{}   // closed when the loop has ended
+	closeLog func()
+
+	// What others want; each channel holds one wish, and a second is the same.
+	wake, restart, jump, relist, check chan struct{}
+
+	reporting sync.Mutex // one OnListing at a time; taken before mu
+
+	mu       sync.Mutex // guards what follows; taken last
+	def      Server
+	first    bool // of the instances of its key
+	status   Status
+	attempts int // to connect; a waiting call counts on it
+	link     *link
+	changed  chan struct{} // closed and renewed with each change of status
+	graceEnd time.Time
+	tools    Listing // the last listing, kept for a server that becomes first
+	hasTools bool    // there was one
+	missing  bool    // its command was not found
+}
+
+type identity struct{ key, instance string }
+
+func wish(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+func (s *server) definition() Server {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.def
+}
+
+// publish changes the status. Since moves only with the state.
+func (s *server) publish(change func(st *Status)) {
+	s.mu.Lock()
+	old := s.status
+	change(&s.status)
+	if s.status.State != old.State {
+		s.status.Since = time.Now()
+	}
+	close(s.changed)
+	s.changed = make(chan struct{})
+	st := s.status
+	s.mu.Unlock()
+	if st.State != old.State {
+		s.set.opts.Log.Info("server", "name", s.definition().Name, "state", st.State, "reason", st.Reason)
+	}
+	s.set.opts.OnStatus()
+}
+
+func (s *server) snapshot() Status {
+	s.mu.Lock()
+	st, problems := s.status, s.tools.Problems
+	s.mu.Unlock()
+	st.Notes = append(s.notes.all(), problems...)
+	return st
+}
+
+// run is the life of the server.
+func (s *server) run() {
+	defer close(s.stopped)
+	defer s.closeLog()
+	defer s.cancel(nil)
+	if s.before != nil {
+		<-s.before.stopped // it ends within stopTimeout
+		s.before = nil
+	}
+	def := s.definition()
+	lazy := def.Def.Start == "lazy"
+	p := newPolicy()
+	if lazy && def.Known && !s.rest(Lazy, "", "", time.Time{}, p) {
+		return
+	}
+	for s.gone.Err() == nil {
+		if at := p.earliest(time.Now()); at.After(time.Now()) {
+			s.rest(Backoff, "it was started "+fmt.Sprint(maxSpawns)+" times within a minute", "", at, p)
+			continue
+		}
+		p.spawned(time.Now())
+		link, err := s.start(p)
+		if err == errRestart {
+			continue
+		}
+		if err == nil {
+			began := time.Now()
+			err = s.serve(link, lazy)
+			p.lived(time.Since(began))
+		}
+		switch {
+		case s.gone.Err() != nil:
+			return
+		case err == errIdle:
+			if !s.rest(Lazy, "", "", time.Time{}, p) {
+				return
+			}
+		case err == errRestart:
+			p.reset()
+		case s.excused(err):
+			p.failures = 0
+		default:
+			if !s.fail(err, p) {
+				return
+			}
+		}
+	}
+}
+
+var (
+	errIdle    = errors.New("idle")
+	errRestart = errors.New("restart")
+	errRemoved = errors.New("the server was removed from the configuration")
+)
+
+// excused reports whether a connection's end is nobody's fault, so that the next
+// one follows at once.
+func (s *server) excused(err error) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Now().Before(s.graceEnd) {
+		s.graceEnd = time.Time{} // once per jump
+		return true
+	}
+	return errors.Is(err, errSessionLost)
+}
+
+// fail rests after a failure, as long as its kind wants. False: s is to stop.
+func (s *server) fail(err error, p *policy) bool {
+	def := s.definition()
+	reason, hint := explain(err, def, s.clean)
+	s.stderr.mark("%s", reason)
+	var auth *authError
+	var missing *platform.NotFoundError
+	switch now := time.Now(); {
+	case errors.As(err, &auth):
+		p.failures++
+		return s.rest(Failed, reason, hint, time.Time{}, p)
+	case errors.As(err, &missing):
+		s.mu.Lock()
+		s.missing = true
+		s.mu.Unlock()
+		defer func() {
+			s.mu.Lock()
+			s.missing = false
+			s.mu.Unlock()
+		}()
+		return s.rest(Failed, reason, hint, now.Add(maxDelay), p)
+	default:
+		retry, parked := p.failed(now)
+		if parked {
+			return s.rest(Failed, fmt.Sprintf("failed %d times in a row, the last time: %s", p.failures, reason), hint, retry, p)
+		}
+		if at := p.earliest(now); at.After(retry) {
+			retry = at
+		}
+		return s.rest(Backoff, reason, hint, retry, p)
+	}
+}
+
+// rest waits in a state until the time to retry (zero: never) or until somebody
+// wants the server. False means that it is to stop.
+func (s *server) rest(state, reason, hint string, retry time.Time, p *policy) bool {
+	s.publish(func(st *Status) {
+		*st = Status{State: state, Reason: reason, Hint: hint, Retry: retry, Spawns: st.Spawns, Since: st.Since}
+	})
+	var due <-chan time.Time
+	if !retry.IsZero() {
+		t := time.NewTimer(time.Until(retry))
+		defer t.Stop()
+		due = t.C
+	}
+	for {
+		select {
+		case <-s.gone.Done():
+			return false
+		case <-due:
+			return true
+		case <-s.restart:
+			p.reset()
+			return true
+		case <-s.wake:
+			// A call must not bring a parked server back: five agents that try
+			// would be the tight loop that parking ends.
+			if state != Failed {
+				return true
+			}
+		case <-s.jump:
+			if state == Backoff || state == Failed && !retry.IsZero() {
+				p.reset()
+				return true
+			}
+		case <-s.relist:
+			s.report()
+		case <-s.check:
+		}
+	}
+}
+
+// start connects and lists. It ends early when s is to stop or restart; nothing
+// of a failed attempt is left when it returns.
+func (s *server) start(p *policy) (*link, error) {
+	s.mu.Lock()
+	s.attempts++
+	s.mu.Unlock()
+	s.publish(func(st *Status) {
+		*st = Status{State: Starting, Reason: st.Reason, Spawns: st.Spawns + 1, Since: st.Since}
+	})
+	def := s.definition()
+	limit := def.Def.StartTimeout
+	if limit <= 0 {
+		limit = startTimeout
+	}
+	ctx, cancel := context.WithCancelCause(s.gone)
+	defer cancel(nil)
+	type outcome struct {
+		link *link
+		err  error
+	}
+	result := make(chan outcome, 1)
+	go func() {
+		l, err := s.connect(ctx, def, limit)
+		result <- outcome{l, err}
+	}()
+	for {
+		select {
+		case o := <-result:
+			return o.link, o.err
+		case <-s.restart:
+			cancel(errRestart)
+			if o := <-result; o.link != nil {
+				s.stop(o.link)
+			}
+			p.reset()
+			return nil, errRestart
+		case <-s.relist:
+			s.report()
+		}
+	}
+}
+
+// connect makes a link whose tools are listed and reported.
+func (s *server) connect(ctx context.Context, def Server, limit time.Duration) (*link, error) {
+	changed := make(chan struct{}, 1)
+	release, err := s.set.slot(ctx, def)
+	if err != nil {
+		return nil, context.Cause(ctx)
+	}
+	defer release()
+	held := time.AfterFunc(slotHold, release)
+	defer held.Stop()
+
+	timeout := fmt.Errorf("it was not ready within %s", brief(limit))
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, timeout)
+	defer cancel()
+	l, err := s.set.dial(ctx, s, def, func() { wish(changed) })
+	if err != nil {
+		return nil, err
+	}
+	release()
+	l.changed = changed
+	listing, err := l.list(ctx, def.Name, s.clean)
+	if err != nil {
+		if ctx.Err() != nil {
+			err = fmt.Errorf("listing its tools: %w", context.Cause(ctx))
+		}
+		s.stop(l)
+		return nil, err
+	}
+	s.listed(listing)
+	return l, nil
+}
+
+func (s *server) stop(l *link) {
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	l.close(ctx)
+}
+
+// listed keeps a listing and reports it.
+func (s *server) listed(l Listing) {
+	s.mu.Lock()
+	s.tools, s.hasTools = l, true
+	s.mu.Unlock()
+	s.report()
+}
+
+// report gives the last listing to the owner, if s speaks for its key.
+func (s *server) report() {
+	s.reporting.Lock()
+	defer s.reporting.Unlock()
+	s.mu.Lock()
+	l, wanted := s.tools, s.first && s.hasTools
+	s.mu.Unlock()
+	if wanted {
+		s.set.opts.OnListing(s.id.key, l)
+	}
+}
+
+// serve is the time in which the server is ready. It returns why that ended,
+// with the link closed.
+func (s *server) serve(l *link, lazy bool) error {
+	defer s.stop(l)
+	s.mu.Lock()
+	s.link = l
+	s.mu.Unlock()
+	s.publish(func(st *Status) {
+		*st = Status{State: Ready, PID: l.pid(), Spawns: st.Spawns, Version: l.version, Since: st.Since}
+	})
+	defer func() {
+		s.mu.Lock()
+		s.link = nil
+		s.mu.Unlock()
+	}()
+
+	ctx, cancel := context.WithCancel(s.gone)
+	var work sync.WaitGroup
+	defer work.Wait()
+	defer cancel()
+
+	c := coalescer{last: time.Now(), gap: minGap}
+	listAt := newAlarm()
+	listDone := make(chan error, 1)
+	pingAt := newAlarm()
+	pingDone := make(chan error, 1)
+	pinging := false
+	ping := func(limit time.Duration) {
+		if pinging {
+			return
+		}
+		pinging = true
+		work.Go(func() {
+			ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it did not answer a ping within %s", brief(limit)))
+			defer cancel()
+			pingDone <- l.ping(ctx)
+		})
+	}
+	pingAt.set(time.Now().Add(pingEvery))
+	idleAt := newAlarm()
+	idle := s.definition().Def.Idle
+	if idle <= 0 {
+		idle = idleTimeout
+	}
+	// A session's own process holds what the session did so far.
+	if lazy && !(s.id.instance != "" && s.definition().Def.Share == "session") {
+		idleAt.set(time.Now().Add(idle))
+	}
+	defer func() { listAt.stop(); pingAt.stop(); idleAt.stop() }()
+
+	for {
+		select {
+		case <-s.gone.Done():
+			return context.Cause(s.gone)
+		case <-l.peer.done:
+			return l.peer.cause()
+		case <-s.restart:
+			return errRestart
+		case <-s.wake: // it is awake
+		case <-s.relist:
+			s.report()
+
+		case <-l.changed:
+			c.changed(time.Now())
+			listAt.set(c.next())
+		case <-listAt.c():
+			c.begin(time.Now())
+			work.Go(func() {
+				ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("no answer within %s", brief(startTimeout)))
+				defer cancel()
+				listing, err := l.list(ctx, s.definition().Name, s.clean)
+				if err == nil {
+					s.listed(listing)
+				}
+				listDone <- err
+			})
+		case err := <-listDone:
+			if err != nil {
+				s.notes.add("relist", "after a change: %v; the tools from before are kept", err)
+			}
+			c.end(err == nil)
+			listAt.set(c.next())
+
+		case <-pingAt.c():
+			quiet := time.Unix(0, l.peer.heard.Load()).Add(pingEvery)
+			if time.Now().Before(quiet) || l.busy() {
+				pingAt.set(latest(quiet, time.Now().Add(pingEvery/5)))
+				break
+			}
+			ping(pingTimeout)
+		case <-s.jump:
+			ping(jumpTimeout)
+		case <-s.check:
+			ping(pingTimeout)
+		case err := <-pingDone:
+			pinging = false
+			pingAt.set(time.Now().Add(pingEvery))
+			if err != nil && s.gone.Err() == nil && l.peer.cause() == nil {
+				return err
+			}
+
+		case <-idleAt.c():
+			again := l.idle(time.Now(), idle)
+			if again.IsZero() {
+				return errIdle
+			}
+			idleAt.set(again)
+		}
+	}
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// alarm is a timer that may be off.
+type alarm struct{ t *time.Timer }
+
+func newAlarm() *alarm { return &alarm{} }
+
+func (a *alarm) set(at time.Time) {
+	a.stop()
+	if !at.IsZero() {
+		a.t = time.NewTimer(time.Until(at))
+	}
+}
+
+func (a *alarm) stop() {
+	if a.t != nil {
+		a.t.Stop()
+		a.t = nil
+	}
+}
+
+func (a *alarm) c() <-chan time.Time {
+	if a.t == nil {
+		return nil
+	}
+	return a.t.C
+}
