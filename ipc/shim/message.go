@@ -1,0 +1,157 @@
+package shim
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"unicode/utf8"
+
+	"github.com/toolsd/toolsd/ipc"
+)
+
+// message is one JSON-RPC message of the agent. Its parts stay raw, so that an
+// id of any size and kind comes back as it was sent.
+type message struct {
+	ID     json.RawMessage // nil: a notification
+	Method string
+	Params json.RawMessage
+}
+
+// rpcError is a JSON-RPC error, ours or a server's.
+type rpcError = ipc.RPCError
+
+// The codes of JSON-RPC 2.0.
+const (
+	codeParse          = -32700
+	codeInvalidRequest = -32600
+	codeNoMethod       = -32601
+	codeInvalidParams  = -32602
+	codeInternal       = -32603
+)
+
+// maxMessage bounds a line of the agent: the arguments of a call may hold a
+// file, and the daemon takes a request of half this size.
+const maxMessage = 64 << 20
+
+var errTooLong = errors.New("the line is too long")
+
+// readMessage reads the next line. A line that is too long is read to its end
+// and reported with errTooLong; the stream stays usable.
+func readMessage(r *bufio.Reader) ([]byte, error) {
+	var line []byte
+	tooLong := false
+	for {
+		part, err := r.ReadSlice('\n')
+		if len(line)+len(part) > maxMessage {
+			tooLong, line = true, nil
+		}
+		if !tooLong {
+			line = append(line, part...)
+		}
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case err != nil && !(err == io.EOF && len(line) > 0):
+			return nil, err
+		case tooLong:
+			return nil, errTooLong
+		}
+		line = bytes.TrimSpace(line)
+		if !utf8.Valid(line) {
+			line = bytes.ToValidUTF8(line, []byte("\uFFFD"))
+		}
+		return line, nil
+	}
+}
+
+// parseMessage reads one JSON-RPC message. A nil message without an error is
+// the answer to a request; this server sends none, so it is nobody's.
+func parseMessage(raw []byte) (*message, *rpcError) {
+	var envelope struct {
+		JSONRPC json.RawMessage `json:"jsonrpc"`
+		ID      json.RawMessage `json:"id"`
+		Method  json.RawMessage `json:"method"`
+		Params  json.RawMessage `json:"params"`
+		Result  json.RawMessage `json:"result"`
+		Error   json.RawMessage `json:"error"`
+	}
+	if err := json.Unmarshal(raw, &envelope); err != nil {
+		return nil, &rpcError{Code: codeInvalidRequest, Message: "a message must be a JSON object"}
+	}
+	m := &message{Params: envelope.Params}
+	if len(envelope.ID) > 0 && (envelope.ID[0] == '"' || envelope.ID[0] == '-' || envelope.ID[0] >= '0' && envelope.ID[0] <= '9') {
+		m.ID = envelope.ID
+	}
+	invalid := func(text string) (*message, *rpcError) {
+		return m, &rpcError{Code: codeInvalidRequest, Message: text}
+	}
+	switch {
+	case envelope.ID != nil && m.ID == nil && envelope.Method != nil:
+		return invalid("the id of a request must be a string or a number")
+	case envelope.Method == nil && (envelope.Result != nil || envelope.Error != nil):
+		return nil, nil
+	case string(envelope.JSONRPC) != `"2.0"`:
+		return invalid(`a message must have "jsonrpc":"2.0"`)
+	case json.Unmarshal(envelope.Method, &m.Method) != nil || m.Method == "":
+		return invalid("a request must have a method")
+	}
+	return m, nil
+}
+
+// key makes ids comparable: a string may be written in several ways.
+func key(id json.RawMessage) string {
+	var s string
+	if len(id) > 0 && id[0] == '"' && json.Unmarshal(id, &s) == nil {
+		return "s" + s
+	}
+	return "n" + string(id)
+}
+
+var null = json.RawMessage("null")
+
+// answer is the response to a request.
+func answer(id, result json.RawMessage, err *rpcError) []byte {
+	if id == nil {
+		id = null
+	}
+	part, content := `,"result":`, []byte(result)
+	if err != nil {
+		part, content = `,"error":`, encode(err)
+	}
+	b := make([]byte, 0, len(id)+len(content)+40)
+	b = append(b, `{"jsonrpc":"2.0","id":`...)
+	b = append(b, id...)
+	b = append(b, part...)
+	b = append(b, content...)
+	return append(b, '}')
+}
+
+// encode is the JSON of a value of ours, without a newline.
+func encode(v any) json.RawMessage { return bytes.TrimSuffix(ipc.Encode(v), []byte("\n")) }
+
+// compact keeps a result on one line. The daemon hands over what a server wrote
+// on a line of its own, so there is nothing to do but in a test's backend.
+func compact(raw json.RawMessage) json.RawMessage {
+	if bytes.IndexByte(raw, '\n') < 0 && bytes.IndexByte(raw, '\r') < 0 {
+		return raw
+	}
+	var b bytes.Buffer
+	if json.Compact(&b, raw) != nil {
+		return null
+	}
+	return b.Bytes()
+}
+
+// object reads the members of a JSON object. A missing one has none.
+func object(raw json.RawMessage) (map[string]json.RawMessage, error) {
+	members := map[string]json.RawMessage{}
+	if len(raw) == 0 || string(raw) == "null" {
+		return members, nil
+	}
+	if err := json.Unmarshal(raw, &members); err != nil {
+		return nil, err
+	}
+	return members, nil
+}
