@@ -1,0 +1,88 @@
+package platform
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/gofrs/flock"
+)
+
+// ErrLocked says that another process holds the lock: a daemon runs.
+var ErrLocked = errors.New("another toolsd holds the lock")
+
+// Lock is the state lock. Who holds it is the daemon; only it may bind or
+// unlink the socket and sweep what an earlier daemon left.
+type Lock struct {
+	path string
+	lock *flock.Flock
+}
+
+// AcquireLock takes the lock at path without waiting; errors.Is(err, ErrLocked)
+// when another holds it. The kernel drops it when the process ends, however it
+// ends. The file stays and names the last holder's pid, for people.
+func AcquireLock(path string) (*Lock, error) {
+	for {
+		l := flock.New(path, flock.SetFlag(os.O_CREATE|os.O_RDWR|openNoFollow), flock.SetPermissions(0o600))
+		ok, err := l.TryLock()
+		if err != nil {
+			return nil, fmt.Errorf("locking: %w", explainOpen(path, err))
+		}
+		if !ok {
+			l.Close()
+			return nil, fmt.Errorf("locking %s: %w", path, ErrLocked)
+		}
+		// Someone may have removed the file between the open and the lock; then
+		// another process can lock the new file at that path.
+		locked, err := l.Stat()
+		if err != nil {
+			l.Close()
+			return nil, fmt.Errorf("locking %s: %w", path, err)
+		}
+		if !locked.Mode().IsRegular() {
+			l.Close()
+			return nil, &UnfitError{path, "is not a regular file", "move it away"}
+		}
+		there, err := os.Lstat(path)
+		if err != nil || !os.SameFile(locked, there) {
+			l.Close()
+			continue
+		}
+		writePID(path)
+		return &Lock{path, l}, nil
+	}
+}
+
+// writePID is for people, so that failing to is no failure.
+func writePID(path string) {
+	f, err := os.OpenFile(path, os.O_WRONLY|openNoFollow, 0)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	if f.Truncate(0) == nil {
+		_, _ = f.WriteString(strconv.Itoa(os.Getpid()) + "\n")
+	}
+}
+
+// Release gives the lock up. The file stays: removing it would let two
+// processes lock two files of one name.
+func (l *Lock) Release() error {
+	if err := l.lock.Close(); err != nil {
+		return fmt.Errorf("releasing %s: %w", l.path, err)
+	}
+	return nil
+}
+
+// LockHolder is the process that last took the lock at path, which need not
+// live any more. It is for messages, never for a decision.
+func LockHolder(path string) (pid int, ok bool) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return 0, false
+	}
+	pid, err = strconv.Atoi(strings.TrimSpace(string(data)))
+	return pid, err == nil && pid > 0
+}

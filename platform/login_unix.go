@@ -1,0 +1,298 @@
+//go:build unix
+
+package platform
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// shellTimeout is what one attempt may take. nvm and a slow prompt need about
+// 1 s; a shell that needs more than 5 waits for something that will not come.
+const shellTimeout = 5 * time.Second
+
+// resolving is set while the shell starts, so that an rc file can tell.
+const resolving = "TOOLSD_RESOLVING_ENVIRONMENT"
+
+// LoginEnviron is the environment that a terminal of the user would have: what
+// the login shell exports after all its files, merged over base (this process's
+// own when base is nil). A daemon that a service manager started has next to
+// nothing, and without this `npx` is not found.
+//
+// The interactive login shell is asked first, since nvm and many others hook in
+// there only; then the plain login shell; each has 5 s, after which its whole
+// session is killed. When neither answers, well-known directories stand in, and
+// Problem says why. The error is that of ctx, and then there is no Environ.
+func LoginEnviron(ctx context.Context, base func() []string) (Environ, error) {
+	if base == nil {
+		base = os.Environ
+	}
+	own := toMap(base())
+	delete(own, markerName) // of the daemon that started us, if one did
+	fillFromPasswd(own)
+	shell := own["SHELL"]
+	var causes []string
+	for _, attempt := range shellAttempts(shell) {
+		vars, err := askShell(ctx, shell, attempt.flags, own)
+		if ctx.Err() != nil {
+			return Environ{}, fmt.Errorf("asking the login shell for its environment: %w", context.Cause(ctx))
+		}
+		if err != nil {
+			causes = append(causes, fmt.Sprintf("%s: %v", strings.Join(append([]string{shell}, attempt.flags...), " "), err))
+			continue
+		}
+		merged := maps.Clone(own)
+		maps.Copy(merged, vars)
+		merged["PATH"] = joinPath(vars["PATH"], filepath.SplitList(own["PATH"])...)
+		origin := fmt.Sprintf("login shell (%s)", strings.Join(append([]string{filepath.Base(shell)}, attempt.flags...), " "))
+		if !attempt.complete {
+			// The interactive files were not read, and those are where version
+			// managers live.
+			merged["PATH"] = joinPath(merged["PATH"], wellKnownDirs(merged["HOME"], func(n string) string { return merged[n] })...)
+			origin += " and well-known directories"
+		}
+		return Environ{Vars: merged, Origin: origin, Problem: strings.Join(causes, "; ")}, nil
+	}
+	own["PATH"] = joinPath(own["PATH"], wellKnownDirs(own["HOME"], func(n string) string { return own[n] })...)
+	return Environ{Vars: own, Origin: "well-known directories", Problem: strings.Join(causes, "; ")}, nil
+}
+
+type shellAttempt struct {
+	flags    []string
+	complete bool // reads all the files that a terminal reads
+}
+
+func shellAttempts(shell string) []shellAttempt {
+	switch name := filepath.Base(shell); name {
+	case "csh", "tcsh": // take -l only alone; .login and .cshrc are read by -i as well
+		return []shellAttempt{{[]string{"-i"}, true}, {nil, false}}
+	case "pwsh":
+		return []shellAttempt{{[]string{"-Login"}, true}}
+	case "xonsh", "elvish":
+		return []shellAttempt{{[]string{"-i"}, true}, {nil, false}}
+	}
+	return []shellAttempt{{[]string{"-l", "-i"}, true}, {[]string{"-l"}, false}}
+}
+
+// askShell runs one simple command of the shell: /bin/sh with a script, so that
+// only a word in quotes has to mean the same in every shell.
+func askShell(ctx context.Context, shell string, flags []string, env map[string]string) (map[string]string, error) {
+	marker := rand.Text()
+	// awk for systems whose env has no -0: a separator of our own instead.
+	script := fmt.Sprintf(`printf %%s %[1]s-begin; { %[2]s -0 || awk "BEGIN{for (k in ENVIRON) printf \"%%s=%%s%[1]s-next\", k, ENVIRON[k]}"; } 2>/dev/null; printf %%s %[1]s-end`,
+		marker, envCommand())
+	flag := "-c"
+	if filepath.Base(shell) == "pwsh" {
+		flag = "-Command"
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	cmd := &exec.Cmd{
+		Path: shell,
+		Args: append(append([]string{filepath.Base(shell)}, flags...), flag, "/bin/sh -c '"+script+"'"),
+		Dir:  usableDir(env["HOME"]),
+		Env:  append(fromMap(env), resolving+"=1", "DISABLE_AUTO_UPDATE=true", "ZSH_TMUX_AUTOSTART=false"),
+		// stdin and stderr stay nil, which is /dev/null.
+		Stdout:      w,
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true}, // no terminal to ask on, and killable as a whole
+	}
+	err = startOwn(cmd)
+	w.Close()
+	if err != nil {
+		return nil, err
+	}
+	exited := make(chan error, 1)
+	go func() { exited <- cmd.Wait(); disown(cmd.Process.Pid) }()
+	found := make(chan []byte, 1)
+	go func() { found <- readBetween(r, marker+"-begin", marker+"-end") }()
+
+	timer := time.NewTimer(shellTimeout)
+	defer timer.Stop()
+	var section []byte
+	var waitErr error
+	running := true
+	// Something that an rc file put into the background may hold the pipe open
+	// past the shell's end: 200 ms are enough for what the shell itself wrote.
+	var drained <-chan time.Time
+wait:
+	for {
+		select {
+		case section = <-found:
+			break wait
+		case waitErr = <-exited:
+			running = false
+			drained = time.After(200 * time.Millisecond)
+			exited = nil
+		case <-drained:
+			break wait
+		case <-timer.C:
+			waitErr = fmt.Errorf("no answer in %v", shellTimeout)
+			break wait
+		case <-ctx.Done():
+			break wait
+		}
+	}
+	// In every case: what the rc files started in this session is of no use.
+	killSession(cmd.Process.Pid)
+	if running {
+		<-exited
+	}
+	r.Close()
+	if section == nil {
+		if waitErr == nil {
+			waitErr = errors.New("it printed no environment")
+		}
+		return nil, waitErr
+	}
+	vars := parseEnv(section, marker+"-next")
+	if _, ok := vars["PATH"]; !ok {
+		return nil, errors.New("the environment it printed has no PATH")
+	}
+	// What belongs to the shell, or to our asking.
+	for _, name := range []string{resolving, "_", "SHLVL", "PWD", "OLDPWD"} {
+		delete(vars, name)
+	}
+	for _, name := range []string{"DISABLE_AUTO_UPDATE", "ZSH_TMUX_AUTOSTART"} {
+		if _, ok := env[name]; !ok {
+			delete(vars, name)
+		}
+	}
+	return vars, nil
+}
+
+// readBetween reads to the end mark, or to the end. rc files print what they
+// like before, after and, on a bad day, 4 MiB of it.
+func readBetween(r *os.File, begin, end string) []byte {
+	const most = 8 << 20
+	in := bufio.NewReaderSize(r, 64<<10)
+	var all []byte
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := in.Read(buf)
+		all = append(all, buf[:n]...)
+		if _, rest, ok := bytes.Cut(all, []byte(begin)); ok {
+			if section, _, ok := bytes.Cut(rest, []byte(end)); ok {
+				return section
+			}
+		}
+		if len(all) > most { // keep what a mark could begin in
+			all = append([]byte(nil), all[len(all)-len(begin):]...)
+		}
+		if err != nil {
+			return nil
+		}
+	}
+}
+
+func parseEnv(section []byte, next string) map[string]string {
+	separator := []byte{0}
+	if !bytes.Contains(section, separator) {
+		separator = []byte(next)
+	}
+	vars := make(map[string]string)
+	for kv := range bytes.SplitSeq(section, separator) {
+		// Exported bash functions are not for other programs.
+		if name, value, ok := strings.Cut(string(kv), "="); ok && name != "" && !strings.HasPrefix(name, "BASH_FUNC_") {
+			vars[name] = value
+		}
+	}
+	return vars
+}
+
+// envCommand is a path: env as a word could be an alias, and after some rc
+// files it is not in PATH.
+func envCommand() string {
+	for _, path := range []string{"/usr/bin/env", "/bin/env"} {
+		if info, err := os.Stat(path); err == nil && !info.IsDir() {
+			return path
+		}
+	}
+	return "env"
+}
+
+func usableDir(dir string) string {
+	if info, err := os.Stat(dir); err == nil && info.IsDir() {
+		return dir
+	}
+	return "/"
+}
+
+// fillFromPasswd adds what login would have set.
+func fillFromPasswd(vars map[string]string) {
+	e, _ := passwd()
+	set := func(name, value string) {
+		if vars[name] == "" && value != "" {
+			vars[name] = value
+		}
+	}
+	set("HOME", e.home)
+	set("USER", e.name)
+	set("LOGNAME", e.name)
+	set("SHELL", e.shell)
+	if !filepath.IsAbs(vars["SHELL"]) {
+		vars["SHELL"] = "/bin/sh"
+	}
+	set("PATH", "/usr/local/bin:/usr/bin:/bin")
+}
+
+type passwdEntry struct{ name, home, shell string }
+
+// passwd is this user's line of the user data base. /etc/passwd does not know
+// the users of a directory service; getent does, and so does Directory Services
+// on macOS.
+func passwd() (passwdEntry, bool) {
+	uid := userID()
+	if data, err := os.ReadFile("/etc/passwd"); err == nil {
+		for line := range strings.Lines(string(data)) {
+			if e, ok := parsePasswd(line, uid); ok {
+				return e, true
+			}
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second) // a directory server may be away
+	defer cancel()
+	if out, err := exec.CommandContext(ctx, "getent", "passwd", uid).Output(); err == nil {
+		if e, ok := parsePasswd(string(out), uid); ok {
+			return e, true
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, exec.ErrNotFound) {
+		return passwdEntry{}, false
+	}
+	u, err := user.LookupId(uid)
+	if err != nil {
+		return passwdEntry{}, false
+	}
+	e := passwdEntry{name: u.Username, home: u.HomeDir}
+	if out, err := exec.CommandContext(ctx, "/usr/bin/dscl", ".", "-read", "/Users/"+u.Username, "UserShell").Output(); err == nil {
+		_, e.shell, _ = strings.Cut(strings.TrimSpace(string(out)), ": ")
+	}
+	return e, true
+}
+
+func parsePasswd(line, uid string) (passwdEntry, bool) {
+	f := strings.Split(strings.TrimSpace(line), ":")
+	if len(f) < 7 || f[2] != uid {
+		return passwdEntry{}, false
+	}
+	if _, err := strconv.Atoi(f[2]); err != nil {
+		return passwdEntry{}, false
+	}
+	return passwdEntry{f[0], f[5], f[6]}, true
+}

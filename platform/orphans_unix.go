@@ -1,0 +1,124 @@
+//go:build unix
+
+package platform
+
+import (
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// own are the children of this process that are in a session of their own and
+// that os/exec waits for. All other children in another session are orphans that
+// came to us: they began below a keeper or below a login shell, and nobody waits
+// for them. (A process cannot come back into a session, so what is in ours was
+// started by this process.)
+var own struct {
+	mu   sync.Mutex // held over a start too, so that no one is taken for an orphan before it is listed
+	pids map[int]bool
+}
+
+func startOwn(cmd *exec.Cmd) error {
+	own.mu.Lock()
+	defer own.mu.Unlock()
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	if own.pids == nil {
+		own.pids = make(map[int]bool)
+	}
+	own.pids[cmd.Process.Pid] = true
+	return nil
+}
+
+func disown(pid int) {
+	own.mu.Lock()
+	defer own.mu.Unlock()
+	delete(own.pids, pid)
+}
+
+// adopted are the orphans that came to this process, and what is below them.
+func adopted(table []proc) []proc {
+	if !hasSubreaper {
+		return nil
+	}
+	self, sid := os.Getpid(), ownSession()
+	own.mu.Lock()
+	defer own.mu.Unlock()
+	var roots []int
+	var alive []proc
+	for _, p := range table {
+		if p.ppid == self && p.sid != sid && !own.pids[p.pid] {
+			roots = append(roots, p.pid)
+			if !p.zombie {
+				alive = append(alive, p)
+			}
+		}
+	}
+	for _, p := range descendants(table, roots...) {
+		if !p.zombie {
+			alive = append(alive, p)
+		}
+	}
+	return alive
+}
+
+// reapAdopted waits for orphans that ended, each by its pid: Wait4(-1) would
+// take os/exec's children away from it.
+func reapAdopted() {
+	table, err := processTable()
+	if err != nil {
+		return
+	}
+	self, sid := os.Getpid(), ownSession()
+	own.mu.Lock()
+	defer own.mu.Unlock()
+	for _, p := range table {
+		if p.ppid == self && p.sid != sid && p.zombie && !own.pids[p.pid] {
+			_, _ = syscall.Wait4(p.pid, nil, syscall.WNOHANG, nil)
+		}
+	}
+}
+
+func ownSession() int {
+	sid, err := unix.Getsid(0)
+	if err != nil {
+		return -1
+	}
+	return sid
+}
+
+// killSession ends all processes of a session, and what is below its leader in
+// others, until none is left.
+func killSession(leader int) {
+	deadline := time.Now().Add(stopStep)
+	for empty := 0; empty < 2 && time.Now().Before(deadline); {
+		table, err := processTable()
+		if err != nil {
+			return
+		}
+		victims := descendants(table, leader)
+		for _, p := range table {
+			if p.sid == leader {
+				victims = append(victims, p)
+			}
+		}
+		alive := 0
+		for _, p := range victims {
+			if !p.zombie {
+				alive++
+				_ = signalProc(p, syscall.SIGKILL)
+			}
+		}
+		if alive == 0 {
+			empty++
+			continue
+		}
+		empty = 0
+		time.Sleep(2 * time.Millisecond) // SIGKILL needs a moment
+	}
+}
