@@ -197,7 +197,7 @@ var clients = []Client{
 		},
 	},
 	{
-		Slug: "zed", Name: "Zed", Pointer: "context_servers", Unit: time.Millisecond, Dialect: Literal,
+		Slug: "zed", Name: "Zed", Pointer: "context_servers", Unit: time.Second, Dialect: Literal,
 		Files: []File{
 			settings("{xdg}/zed/settings.json", "{home}/.config/zed/settings.json", "{appdata}/Zed/settings.json"),
 			projectSettings(".zed/settings.json"),

@@ -88,10 +88,9 @@ func Read(loc Location, data []byte) (Content, error) {
 		if !errors.As(err, &at) {
 			at = &syntaxAt{message: err.Error()}
 		}
-		d.out.Servers, d.out.Rejected = nil, nil
-		d.problem(at.off, "", at.message, at.hint)
-		last := d.out.Problems[len(d.out.Problems)-1]
-		return d.out, &SyntaxError{Line: last.Line, Col: last.Col, Message: at.message, Hint: at.hint}
+		line, col := d.places.at(at.off)
+		p := Problem{File: loc.Path, Line: line, Col: col, Message: at.message, Hint: at.hint}
+		return Content{Problems: append(d.out.Problems, p)}, &SyntaxError{Line: line, Col: col, Message: at.message, Hint: at.hint}
 	}
 	return d.out, nil
 }
@@ -141,9 +140,7 @@ func (d *decoder) problem(off int, server, message, hint string) {
 		d.out.Problems = append(d.out.Problems, Problem{File: d.loc.Path, Message: "there are more problems in this file"})
 		return
 	case n > maxProblems:
-		// The last line stands for the rest, except for the fault that makes the
-		// file unusable, which the caller looks for at the end.
-		d.out.Problems = d.out.Problems[:maxProblems]
+		return
 	}
 	line, col := d.places.at(off)
 	d.out.Problems = append(d.out.Problems, Problem{

@@ -146,9 +146,22 @@ func (e *entryReader) text(key string, v *node) (string, *fault) {
 		if strings.ContainsRune(t, 0) {
 			return "", faultf(v, "%s holds a zero byte", quoted(key))
 		}
+		if lostBackslash(t) {
+			return "", lostBackslashAt(v, key)
+		}
 		return t, nil
 	}
 	return "", faultf(v, "%s is %s, not text", quoted(key), v.kind)
+}
+
+// lostBackslash reports whether t is a path of Windows whose backslashes were read
+// as escapes: "C:\tools\new" holds a tab and a line break.
+func lostBackslash(t string) bool { return hasDrive(t) && strings.ContainsAny(t, "\t\n\r\b\f") }
+
+func lostBackslashAt(v *node, key string) *fault {
+	f := faultf(v, "%s holds a control character in a path", quoted(key))
+	f.hint = `write \\ for one backslash, as in C:\\tools`
+	return f
 }
 
 // texts reads a map of names and texts, such as env and headers. Values may be
@@ -399,6 +412,9 @@ func (e *entryReader) commandLine() *fault {
 func (e *entryReader) splitCommand(c *node, args []string) *fault {
 	if strings.ContainsRune(c.text, 0) {
 		return faultf(c, `"command" holds a zero byte`)
+	}
+	if lostBackslash(c.text) {
+		return lostBackslashAt(c, "command")
 	}
 	line, err := splitCommand(c.text, len(args) > 0)
 	if err != nil {

@@ -46,6 +46,9 @@ func (t *yamlTree) fault(err error) error {
 	if m := yamlLine.FindStringSubmatch(err.Error()); m != nil {
 		message = strings.TrimPrefix(message, m[0][strings.Index(m[0], "line"):])
 		line, _ := strconv.Atoi(m[1])
+		if strings.HasPrefix(message, "did not find expected") {
+			line++ // the parser counts from 0 here, the scanner from 1
+		}
 		off = t.starts.offset(t.data, line, 1)
 		off += len(t.data[off:]) - len(bytes.TrimLeft(t.data[off:], " \t"))
 	}
