@@ -1,0 +1,465 @@
+package watcher
+
+import (
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/toolsd/toolsd/watcher/clientconfig"
+	"github.com/toolsd/toolsd/watcher/settings"
+)
+
+// loop is the state of Run; only its goroutine touches it.
+type loop struct {
+	*Watcher
+	done     <-chan struct{}
+	notifier *notifier             // nil: no events
+	deaf     *clientconfig.Problem // why there are none
+
+	byPlace  map[clientconfig.Location]*file
+	files    []*file // in order of precedence
+	roots    []string
+	interest *interest
+	linked   bool // the links of some file changed: interest is out of date
+	late     chan found
+
+	settings settings.Settings
+	values   []settings.Value
+	about    []clientconfig.Problem // the settings
+	wanted   map[string]*file       // files whose text an entry uses, by path
+	changed  bool                   // some file says something else than at the last publication
+	lost     bool                   // events were: the next look must follow every path
+
+	lastTrouble clientconfig.Problem
+	jobs        sync.WaitGroup
+
+	firstHint, lastHint time.Time // of changes that were not looked at yet; zero: none
+	notBefore           time.Time // of the next look, after one that was expensive
+	nextPoll            time.Time
+}
+
+// found is a look at a file, on its way to the loop.
+type found struct {
+	f *file
+	look
+}
+
+func newLoop(w *Watcher, done <-chan struct{}) *loop {
+	l := &loop{Watcher: w, done: done, byPlace: map[clientconfig.Location]*file{}, late: make(chan found),
+		wanted: map[string]*file{}, interest: newInterest(nil, false), changed: true}
+	l.load()
+	return l
+}
+
+// hint notes that files may have changed; their time stamps need not show it.
+func (l *loop) hint(files []*file) {
+	for _, f := range files {
+		f.force = true
+	}
+	l.lastHint = time.Now()
+	if l.firstHint.IsZero() {
+		l.firstHint = l.lastHint
+	}
+}
+
+// next is when there is something to do, should nothing happen before.
+func (l *loop) next() time.Time {
+	next := l.nextPoll
+	if !l.firstHint.IsZero() {
+		look := l.lastHint.Add(l.o.Debounce)
+		if limit := l.firstHint.Add(l.o.MaxWait); look.After(limit) {
+			look = limit
+		}
+		if look.Before(l.notBefore) {
+			look = l.notBefore
+		}
+		if look.Before(next) {
+			next = look
+		}
+	}
+	for _, f := range l.files {
+		if at, ok := f.deadline(); ok && !f.busy && at.Before(next) {
+			next = at
+		}
+	}
+	return next
+}
+
+// tick does what next foretold.
+func (l *loop) tick() {
+	switch now := time.Now(); {
+	case now.Before(l.next()):
+	case l.lost || !now.Before(l.nextPoll):
+		l.scan(retrace)
+	default:
+		l.scan(compare)
+	}
+}
+
+// depth is how much a scan looks at.
+type depth int
+
+const (
+	unknown depth = iota // only files that were never looked at
+	compare              // all files
+	retrace              // all files, and anew where their paths lead
+)
+
+// scan compares everything with what was read before and publishes what differs.
+func (l *loop) scan(how depth) {
+	begin := time.Now()
+	if how >= compare {
+		l.firstHint, l.lastHint = time.Time{}, time.Time{}
+	}
+	if how == retrace {
+		l.lost = false
+	}
+	looked := map[*file]bool{}
+	// A file can name other files: config.json in files, a pattern by matching, an
+	// entry in envFile. None of these can name further ones but config.json.
+	for {
+		l.arrange()
+		if !l.look(looked, how) {
+			break
+		}
+		l.load()
+		if l.changed {
+			l.build()
+		}
+	}
+	l.forget(begin)
+	l.watch()
+	l.publish()
+	poll := l.o.Poll
+	if l.trouble() != (clientconfig.Problem{}) {
+		poll = min(poll, fastPoll)
+	}
+	now := time.Now()
+	if how == retrace || l.nextPoll.After(now.Add(poll)) {
+		l.nextPoll = now.Add(poll)
+	}
+	// A file of 30 MB that is rewritten all the time must not cost a core: looks
+	// take at most a third of the time, as long as an edit is live within 1 s.
+	l.notBefore = now.Add(min(2*now.Sub(begin), 400*time.Millisecond))
+}
+
+// arrange makes the list of files from the settings, the projects and the patterns.
+func (l *loop) arrange() {
+	var order []clientconfig.Location
+	add := func(loc clientconfig.Location) {
+		if on, ok := l.settings.Clients[loc.Client]; ok && !on && loc.Client != "toolsd" {
+			return
+		}
+		order = append(order, loc)
+		if f := l.byPlace[loc]; f != nil && loc.Glob {
+			order = append(order, l.matched(f)...)
+		}
+	}
+	extra := false
+	for _, loc := range clientconfig.UserFiles(l.o.Env) {
+		if loc.Client == "toolsd" {
+			if loc.Path = l.o.ConfigFile; loc.Managed {
+				loc.Path = l.o.ManagedFile
+			}
+			if loc.Path != "" {
+				add(loc)
+			}
+			continue
+		}
+		if !extra { // they stand behind toolsd's own, being named there
+			extra = true
+			for _, path := range l.settings.Files {
+				add(clientconfig.ExtraFile(l.expandPath(path)))
+			}
+		}
+		add(loc)
+	}
+	l.mu.Lock()
+	l.roots = slices.Sorted(maps.Keys(l.projects))
+	l.mu.Unlock()
+	for _, root := range l.roots {
+		for _, loc := range clientconfig.ProjectFiles(root, l.o.Env) {
+			add(loc)
+		}
+	}
+
+	files := make([]*file, 0, len(order)+len(l.wanted))
+	listed := make(map[clientconfig.Location]bool, len(order))
+	for _, loc := range order {
+		if listed[loc] {
+			continue
+		}
+		listed[loc] = true
+		f := l.byPlace[loc]
+		if f == nil {
+			f = &file{loc: loc}
+			if loc.Client == "toolsd" && (loc.Path == l.o.ConfigFile || loc.Path == l.o.ManagedFile) {
+				f.kind = own
+			}
+			l.byPlace[loc] = f
+			l.linked = true
+		}
+		files = append(files, f)
+	}
+	for loc, f := range l.byPlace {
+		if !listed[loc] {
+			delete(l.byPlace, loc)
+			l.linked = true
+			l.changed = l.changed || f.holds() || len(f.problems()) > 0
+		}
+	}
+	for _, path := range slices.Sorted(maps.Keys(l.wanted)) {
+		files = append(files, l.wanted[path])
+	}
+	l.files = files
+}
+
+// matched are the files of a pattern: those that are there, and those that were
+// and still hold servers.
+func (l *loop) matched(pattern *file) []clientconfig.Location {
+	paths := slices.Clone(pattern.names)
+	for loc, f := range l.byPlace {
+		if loc.Client == pattern.loc.Client && loc.Root == pattern.loc.Root && !loc.Glob && f.holds() &&
+			filepath.Dir(loc.Path) == filepath.Dir(pattern.loc.Path) && !slices.Contains(paths, loc.Path) {
+			if ok, err := filepath.Match(filepath.Base(pattern.loc.Path), filepath.Base(loc.Path)); ok && err == nil {
+				paths = append(paths, loc.Path)
+			}
+		}
+	}
+	slices.Sort(paths)
+	var out []clientconfig.Location
+	for _, p := range paths {
+		out = append(out, pattern.loc.At(p))
+	}
+	return out
+}
+
+// expandPath makes a path of the files setting absolute: relative ones are
+// relative to config.json.
+func (l *loop) expandPath(path string) string {
+	switch {
+	case path == "~" || strings.HasPrefix(path, "~/") || strings.HasPrefix(path, `~\`):
+		return filepath.Join(l.o.Env.Home, path[1:])
+	case filepath.IsAbs(path):
+		return filepath.Clean(path)
+	}
+	return filepath.Join(filepath.Dir(l.o.ConfigFile), path)
+}
+
+// look looks at all files that were not looked at in this scan and waits for them,
+// but not for those that hang. It reports whether there were any.
+func (l *loop) look(looked map[*file]bool, how depth) bool {
+	timeout := time.NewTimer(patience)
+	defer timeout.Stop()
+	// Each of the user's files has a goroutine, and each project has one: its files
+	// are many, and on one file system.
+	batches := map[string][]*file{}
+	pending := map[*file]bool{}
+	for _, f := range l.files {
+		if looked[f] {
+			continue
+		}
+		looked[f] = true
+		if f.busy || f.known && how == unknown {
+			continue
+		}
+		f.busy = true
+		pending[f] = true
+		batch := f.loc.Root
+		if batch == "" || f.kind == values {
+			batch = "\x00" + f.loc.Client + "\x00" + f.loc.Path
+		}
+		batches[batch] = append(batches[batch], f)
+	}
+	if len(pending) == 0 {
+		return false
+	}
+	results := make(chan found)
+	given := make(chan struct{}) // closed when this scan waits no longer
+	defer close(given)
+	for _, batch := range batches {
+		l.start(batch, how, results, given)
+	}
+	for len(pending) > 0 {
+		select {
+		case r := <-results:
+			delete(pending, r.f)
+			l.take(r)
+		case r := <-l.late:
+			l.take(r)
+		case <-timeout.C:
+			for f := range pending {
+				f.slow = true
+				l.changed = true
+				l.log.Warn("reading a config file takes too long", "file", f.loc.Path)
+			}
+			return true
+		case <-l.done:
+			return false
+		}
+	}
+	return true
+}
+
+// start looks at files one after the other. A look that hangs in the system
+// cannot be ended; its goroutine stays until the system answers, and is one for a
+// file at most, since a busy file is not looked at again.
+func (l *loop) start(batch []*file, how depth, results chan<- found, given <-chan struct{}) {
+	type job struct {
+		f      *file
+		kind   kind
+		loc    clientconfig.Location
+		seen   seen
+		force  bool
+		anchor string
+	}
+	jobs := make([]job, len(batch))
+	for i, f := range batch {
+		anchor := f.loc.Root
+		if anchor == "" {
+			anchor = resolve(l.o.Env.Home)
+		}
+		if how == retrace {
+			f.seen.links = nil
+		}
+		jobs[i] = job{f, f.kind, f.loc, f.seen, f.force, anchor}
+		f.force = false
+	}
+	done, late := l.done, l.late
+	l.jobs.Go(func() {
+		for _, j := range jobs {
+			r := found{j.f, lookAt(j.loc, j.kind, j.seen, j.force, j.anchor)}
+			select {
+			case results <- r:
+				continue
+			case <-given:
+			case <-done:
+				return
+			}
+			select {
+			case late <- r:
+			case <-done:
+				return
+			}
+		}
+	})
+}
+
+// finish waits for the goroutines that look at files, but not for one that the
+// system holds.
+func (l *loop) finish() {
+	ended := make(chan struct{})
+	go func() { l.jobs.Wait(); close(ended) }()
+	timeout := time.NewTimer(patience)
+	defer timeout.Stop()
+	select {
+	case <-ended:
+	case <-timeout.C:
+	}
+}
+
+func (l *loop) take(r found) {
+	if !slices.Equal(r.f.links, r.links) || r.f.links == nil {
+		l.linked = true
+	}
+	if r.f.apply(r.look, time.Now()) {
+		l.changed = true
+	}
+}
+
+// load makes the settings of what config.json and the managed file say.
+func (l *loop) load() {
+	user, managed := settings.File{Path: l.o.ConfigFile}, settings.File{Path: l.o.ManagedFile}
+	for _, f := range l.files {
+		if f.kind == own && f.loc.Managed {
+			managed.Data = f.text
+		} else if f.kind == own {
+			user.Data = f.text
+		}
+	}
+	l.settings, l.values, l.about = settings.Load(managed, user, l.o.Env.Getenv)
+}
+
+// forget drops projects whose directory is gone and whose servers are too.
+func (l *loop) forget(begin time.Time) {
+	alive := map[string]bool{}
+	for _, f := range l.files {
+		if !f.rootGone || !f.known || f.busy || f.holds() {
+			alive[f.loc.Root] = true
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.roots = slices.DeleteFunc(l.roots, func(root string) bool {
+		gone := !alive[root] && begin.Sub(l.projects[root]) > grace
+		if gone {
+			delete(l.projects, root)
+		}
+		return gone
+	})
+}
+
+// watch tells the notifier which directories matter now.
+func (l *loop) watch() {
+	if !l.linked {
+		if l.notifier != nil {
+			poke(l.notifier.wake) // a watch may have ended with its directory
+		}
+		return
+	}
+	l.linked = false
+	l.interest = newInterest(l.files, l.o.Env.GOOS == "darwin" || l.o.Env.GOOS == "windows")
+	if l.notifier == nil {
+		return
+	}
+	dirs := map[string]bool{}
+	for _, f := range l.files {
+		for _, k := range f.links {
+			dirs[k.dir] = true
+		}
+	}
+	l.notifier.watch(slices.Sorted(maps.Keys(dirs)))
+}
+
+// publish makes a snapshot of what the files say and publishes it when it means
+// something else than the latest. One that differs only in places is put in its
+// stead without telling anyone.
+func (l *loop) publish() {
+	defer func() {
+		l.mu.Lock()
+		close(l.turn)
+		l.turn = make(chan struct{})
+		l.mu.Unlock()
+	}()
+	before := l.latest.Load()
+	if !l.changed && !l.fresh.Swap(false) && l.trouble() == l.lastTrouble && slices.Equal(before.Projects, l.roots) {
+		return
+	}
+	l.changed, l.lastTrouble = false, l.trouble()
+	s := l.build()
+	same := s.sameMeaning(before)
+	l.latest.Store(s)
+	if same {
+		return
+	}
+	l.log.Info("config files say something new", "servers", len(s.Servers), "problems", len(s.Problems), "projects", len(s.Projects))
+	if l.o.OnChange != nil {
+		l.o.OnChange()
+	}
+}
+
+// trouble says why edits are found by polling only; empty when they are not.
+func (l *loop) trouble() clientconfig.Problem {
+	if l.deaf != nil {
+		return *l.deaf
+	}
+	if l.notifier != nil {
+		if p := l.notifier.problem(); p != nil {
+			return *p
+		}
+	}
+	return clientconfig.Problem{}
+}
