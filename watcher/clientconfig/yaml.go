@@ -37,7 +37,10 @@ type yamlTree struct {
 	done map[*yaml.Node]*node
 }
 
-var yamlLine = regexp.MustCompile(`^(?:yaml: )?line (\d+): `)
+var (
+	yamlLine   = regexp.MustCompile(`^(?:yaml: )?line (\d+): `)
+	yamlAnchor = regexp.MustCompile(`unknown anchor '(.*)' referenced`)
+)
 
 // fault places an error of the parser, which tells lines only, at the first
 // character of its line.
@@ -51,6 +54,9 @@ func (t *yamlTree) fault(err error) error {
 		}
 		off = t.starts.offset(t.data, line, 1)
 		off += len(t.data[off:]) - len(bytes.TrimLeft(t.data[off:], " \t"))
+	}
+	if m := yamlAnchor.FindStringSubmatch(message); m != nil {
+		off = max(0, bytes.Index(t.data, []byte("*"+m[1])))
 	}
 	// An anchor's name is the only part of the file that these texts may hold.
 	return &syntaxAt{off: off, message: "not valid YAML: " + strings.Trim(quoted(message), `"`)}
