@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/toolsd/toolsd/ipc"
+)
+
+func newCallCommand(a *app) *cobra.Command {
+	var c call
+	var argsFlag string
+	cmd := &cobra.Command{
+		Use:   "call <id> [key=value | key:=json]... | --args JSON | @file | -",
+		Short: "Call a tool and print its result",
+		Long: `Call a tool and print its result.
+
+key=value gives a text, or a number or a boolean where the tool's schema allows
+nothing else; key:=json gives any JSON. --args, @file and - (standard input) give
+the whole object. The arguments are checked against the schema before anything
+is sent.`,
+		Example: `  toolsd call kicad::export_gerber output_dir=out layers:='["F.Cu","B.Cu"]'
+  toolsd call github::create_issue --args '{"title": "Broken"}'
+  toolsd call github::create_issue @issue.json --timeout 30s
+  jq -n '{title: "Broken"}' | toolsd call github::create_issue -`,
+		Args:              takes(1, -1, "the id of a tool"),
+		ValidArgsFunction: a.completeCall,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("timeout") && c.timeout <= 0 {
+				return usage(cmd, "--timeout %v: it must be above 0", c.timeout)
+			}
+			c.id, c.typed = args[0], args[1:]
+			if cmd.Flags().Changed("args") {
+				c.args = &argsFlag
+			}
+			return a.call(cmd.Context(), c)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&argsFlag, "args", "", "the arguments as one `JSON` object")
+	flags.DurationVar(&c.timeout, "timeout", 0, "give up after this `time`, for example 30s (default: the server's own)")
+	flags.StringVarP(&c.output, "output", "o", "", "write images, audio and other files of the result to this `file`")
+	return cmd
+}
+
+// call is one call as it was typed.
+type call struct {
+	id      string
+	typed   []string
+	args    *string // nil: --args was not given
+	timeout time.Duration
+	output  string
+}
+
+func (a *app) call(ctx context.Context, c call) error {
+	client, dir, err := a.reach(ctx)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	id := c.id
+	args, err := a.callArguments(c.typed, c.args, func() (json.RawMessage, error) {
+		known, err := client.Activate(ctx, ipc.ActivateRequest{ToolIDs: []string{c.id}, CWD: dir})
+		if err != nil {
+			return nil, err
+		}
+		id = known.Tools[0].ToolID
+		return known.Tools[0].Definition, nil
+	})
+	if err != nil {
+		return err
+	}
+	request := ipc.CallRequest{ToolID: id, Arguments: args, TimeoutMS: int(c.timeout.Round(time.Millisecond) / time.Millisecond), CWD: dir}
+	if c.timeout > 0 && request.TimeoutMS == 0 {
+		request.TimeoutMS = 1
+	}
+	// Without progress the answer is the server's, byte for byte; so a caller that
+	// reads JSON is not shown any.
+	if a.err.terminal && !a.json {
+		meter := startMeter(a.err, id)
+		defer meter.stop()
+		request.Progress = meter.progress
+		raw, err := client.Call(ctx, request)
+		meter.stop()
+		return a.showResult(raw, err, c.output)
+	}
+	raw, err := client.Call(ctx, request)
+	return a.showResult(raw, err, c.output)
+}
+
+func (a *app) showResult(raw json.RawMessage, err error, output string) error {
+	if err != nil {
+		return err
+	}
+	var result callResult
+	if err := json.Unmarshal(raw, &result); err != nil {
+		return ipc.Errorf(ipc.CodeInternal, "the result is not a CallToolResult: %v", err)
+	}
+	if a.json {
+		a.out.bytes(append(raw, '\n'))
+	} else if err := result.show(a, output); err != nil {
+		return err
+	}
+	if result.IsError {
+		if !a.json {
+			a.err.line("%s the tool says that it failed", a.err.style(red, "toolsd:"))
+		}
+		return exit(exitToolError)
+	}
+	return nil
+}

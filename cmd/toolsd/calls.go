@@ -1,0 +1,68 @@
+package main
+
+import (
+	"cmp"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/toolsd/toolsd/daemon/calllog"
+	"github.com/toolsd/toolsd/platform"
+)
+
+// callList is the answer of `toolsd calls`.
+type callList struct {
+	Calls []calllog.Entry `json:"calls"`
+}
+
+func newCallsCommand(a *app) *cobra.Command {
+	var most int
+	cmd := &cobra.Command{
+		Use:   "calls",
+		Short: "Show the latest calls of tools: who, which, how long, how large",
+		Long: `Show the latest calls of tools: who, which, how long, how large. Arguments and
+results are not kept anywhere. It reads a file and needs no daemon.`,
+		Args:              takes(0, 0, ""),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if most < 1 {
+				return usage(cmd, "-n %d: at least one call must be asked for", most)
+			}
+			dirs, err := platform.FindDirs(a.getenv)
+			if err != nil {
+				return err
+			}
+			path := filepath.Join(dirs.State, "calls.log")
+			calls, err := calllog.Read(path, most)
+			if err != nil {
+				return err
+			}
+			a.print(callList{calls}, func(s *screen) { showCalls(s, calls) })
+			if len(calls) > 0 {
+				a.hint("all of them are in %s", home(path))
+			}
+			return nil
+		},
+	}
+	cmd.Flags().IntVarP(&most, "lines", "n", 50, "the last `number` of calls")
+	return cmd
+}
+
+func showCalls(s *screen, calls []calllog.Entry) {
+	if len(calls) == 0 {
+		s.line("no tool was called yet")
+		return
+	}
+	var rows [][]cell
+	for _, c := range calls {
+		style := green
+		if c.Outcome != calllog.OK {
+			style = yellow
+		}
+		rows = append(rows, []cell{
+			plain(c.Time.Local().Format("2006-01-02 15:04:05")), plain(cmp.Or(c.Client, "-")), {c.Server + "::" + c.Tool, cyan},
+			plainf("%d ms", c.MS), plain(size(int64(c.BytesIn))), plain(size(int64(c.BytesOut))), {string(c.Outcome), style},
+		})
+	}
+	s.table([]string{"time", "agent", "tool", "took>", "in>", "out>", "outcome"}, rows)
+}

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/toolsd/toolsd/index/tool"
+	"github.com/toolsd/toolsd/ipc"
+)
+
+// verbs are all commands. A verb is a function in a file of its own that makes
+// the cobra command over the app.
+var verbs = []struct {
+	group string
+	new   func(*app) *cobra.Command
+}{
+	{"use", newSearchCommand},
+	{"use", newToolsCommand},
+	{"use", newCategoriesCommand},
+	{"use", newCategoryCommand},
+	{"use", newActivateCommand},
+	{"use", newCallCommand},
+	{"look", newStatusCommand},
+	{"look", newServersCommand},
+	{"look", newWhyCommand},
+	{"look", newLogsCommand},
+	{"look", newCallsCommand},
+	{"change", newTrustCommand},
+	{"change", newDistrustCommand},
+	{"change", newRestartCommand},
+	{"change", newSettingsCommand},
+	{"run", newMCPCommand},
+	{"run", newServeCommand},
+	{"run", newStartCommand},
+	{"run", newStopCommand},
+	{"run", newDemoCommand},
+	{"run", newVersionCommand},
+	{"", newSampleServerCommand},
+}
+
+func newRoot(a *app) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "toolsd <verb>",
+		Short: "One daemon for the MCP servers of all your agents",
+		Long: `toolsd keeps the MCP servers of all agents on this machine running once, and
+their tools searchable.
+
+It reads the config files that your agents already have. A verb that needs the
+daemon starts it.`,
+		Example: `  toolsd search export gerber
+  toolsd call kicad::export_gerber layers:='["F.Cu"]'
+  toolsd status
+  toolsd mcp                  what an agent mounts`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		// cobra's own answer to an unknown verb is bypassed, to give it the code
+		// and the form of every other mistake.
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 && !a.json {
+				return cmd.Help()
+			}
+			if len(args) == 0 {
+				return usage(cmd, "no verb was given")
+			}
+			e := usage(cmd, "there is no verb %q", args[0])
+			if near := nearestVerbs(cmd, args[0]); len(near) > 0 {
+				e.WithHint("did you mean %s?", strings.Join(near, " or "))
+			}
+			return e
+		},
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: false},
+	}
+	flags := root.PersistentFlags()
+	flags.BoolVar(&a.json, "json", false, "print one JSON document")
+	flags.StringVar(&a.cwd, "cwd", "", "see what this `directory` sees (default: the present one)")
+	flags.BoolVar(&a.noStart, "no-start", false, "do not start the daemon (as TOOLSD_NO_START=1)")
+	root.SetFlagErrorFunc(flagError)
+	root.AddGroup(
+		&cobra.Group{ID: "use", Title: "Find and use tools:"},
+		&cobra.Group{ID: "look", Title: "See what goes on:"},
+		&cobra.Group{ID: "change", Title: "Change something:"},
+		&cobra.Group{ID: "run", Title: "Run:"},
+	)
+	for _, v := range verbs {
+		cmd := v.new(a)
+		cmd.GroupID = v.group
+		root.AddCommand(cmd)
+	}
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == "completion" || cmd.Name() == "help" {
+			cmd.GroupID = "run"
+		}
+		markRan(a, cmd)
+	}
+	return root
+}
+
+// markRan notes when a verb begins: from then on an error is not about how it
+// was typed.
+func markRan(a *app, cmd *cobra.Command) {
+	if run := cmd.RunE; run != nil {
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			a.ran = true
+			return run(cmd, args)
+		}
+	}
+	for _, c := range cmd.Commands() {
+		markRan(a, c)
+	}
+}
+
+// flagError is what a flag that does not exist or fit is answered with.
+func flagError(cmd *cobra.Command, err error) error {
+	e := usage(cmd, "%v", err)
+	name, ok := strings.CutPrefix(err.Error(), "unknown flag: --")
+	if !ok {
+		return e
+	}
+	name, _, _ = strings.Cut(name, "=")
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, f.Name)
+		}
+	})
+	if near := tool.Nearest(name, names, 1); len(near) > 0 {
+		return ipc.Errorf(ipc.CodeUsage, "there is no flag --%s", name).WithHint("did you mean --%s?", near[0])
+	}
+	return ipc.Errorf(ipc.CodeUsage, "there is no flag --%s", name).WithHint("`%s --help` lists the flags", cmd.CommandPath())
+}
+
+func nearestVerbs(root *cobra.Command, typed string) []string {
+	var names []string
+	for _, c := range root.Commands() {
+		if !c.Hidden {
+			names = append(names, c.Name())
+		}
+	}
+	near := tool.Nearest(typed, names, 2)
+	for i := range near {
+		near[i] = "`toolsd " + near[i] + "`"
+	}
+	return near
+}

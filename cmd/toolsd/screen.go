@@ -1,0 +1,222 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/toolsd/toolsd/index/tool"
+	"github.com/toolsd/toolsd/platform"
+)
+
+// screen is an output stream: a terminal with a width and colours, or a pipe or
+// file with neither. What is from a server or a config file is cleaned on the
+// way, by everything here that takes text, so that no one else can paint on the
+// user's terminal.
+type screen struct {
+	w        io.Writer
+	terminal bool
+	width    int // of the terminal; 0: unlimited
+	colour   bool
+}
+
+func newScreen(w io.Writer, f *os.File) *screen {
+	s := &screen{w: w, terminal: platform.IsTerminal(f)}
+	if s.terminal {
+		s.width = platform.TerminalWidth(f)
+		s.colour = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	}
+	return s
+}
+
+// Styles of a terminal.
+const (
+	bold   = "1"
+	dim    = "2"
+	red    = "31"
+	green  = "32"
+	yellow = "33"
+	cyan   = "36"
+)
+
+// style wraps text, which must be clean, in a style.
+func (s *screen) style(style, text string) string {
+	if !s.colour || style == "" || text == "" {
+		return text
+	}
+	return "\x1b[" + style + "m" + text + "\x1b[0m"
+}
+
+func clean(s string) string     { c, _ := tool.Clean(s); return c }
+func cleanLine(s string) string { return tool.CleanLine(s) }
+
+// line writes one line. Its arguments are clean or styled.
+func (s *screen) line(format string, args ...any) { fmt.Fprintf(s.w, format+"\n", args...) }
+
+// bytes writes something as it is.
+func (s *screen) bytes(b []byte) { _, _ = s.w.Write(b) }
+
+// text writes what a server said: as it is into a pipe, clean to a terminal.
+func (s *screen) text(text string) {
+	if s.terminal {
+		text = clean(text)
+	}
+	if !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	_, _ = io.WriteString(s.w, text)
+}
+
+// paragraph writes text, wrapped and indented.
+func (s *screen) paragraph(indent int, style, text string) {
+	for _, l := range wrap(cleanLine(text), max(20, s.columns()-indent)) {
+		s.line("%s%s", strings.Repeat(" ", indent), s.style(style, l))
+	}
+}
+
+// columns is the width that text is laid out for.
+func (s *screen) columns() int {
+	if s.width == 0 {
+		return 100 // a pipe has no width, but paragraphs are for reading
+	}
+	return s.width
+}
+
+func wrap(text string, width int) []string {
+	var lines []string
+	line := ""
+	for word := range strings.FieldsSeq(text) {
+		if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width {
+			lines = append(lines, line)
+			line = ""
+		}
+		if line != "" {
+			line += " "
+		}
+		line += word
+	}
+	if line != "" {
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// cut shortens text to a number of characters, the mark of the cut among them.
+func cut(text string, width int) string {
+	if width <= 0 || utf8.RuneCountInString(text) <= width {
+		return text
+	}
+	r := []rune(text)
+	return strings.TrimRight(string(r[:width-1]), " ") + "…"
+}
+
+// cell is a text of a table with its style.
+type cell struct{ text, style string }
+
+func plain(text string) cell              { return cell{text, ""} }
+func plainf(format string, a ...any) cell { return cell{fmt.Sprintf(format, a...), ""} }
+
+// table writes rows with aligned columns. Columns whose header ends with ">" are
+// aligned to the right; the last column is cut at the edge of a terminal.
+func (s *screen) table(header []string, rows [][]cell) {
+	right := make([]bool, len(header))
+	widths := make([]int, len(header))
+	top := make([]cell, len(header))
+	for i, h := range header {
+		h, right[i] = strings.CutSuffix(h, ">")
+		top[i] = cell{h, dim}
+	}
+	rows = append([][]cell{top}, rows...)
+	for _, row := range rows {
+		for i := range row {
+			row[i].text = cleanLine(row[i].text)
+			widths[i] = max(widths[i], utf8.RuneCountInString(row[i].text))
+		}
+	}
+	for _, row := range rows {
+		var b strings.Builder
+		used := 0
+		for i, c := range row {
+			text := c.text
+			last := i == len(row)-1
+			if last && s.width > 0 {
+				text = cut(text, max(12, s.width-used))
+			}
+			pad := strings.Repeat(" ", max(0, widths[i]-utf8.RuneCountInString(text)))
+			switch {
+			case right[i]:
+				b.WriteString(pad + s.style(c.style, text))
+			case last:
+				b.WriteString(s.style(c.style, text))
+			default:
+				b.WriteString(s.style(c.style, text) + pad)
+			}
+			if !last {
+				b.WriteString("  ")
+			}
+			used += widths[i] + 2
+		}
+		s.line("%s", strings.TrimRight(b.String(), " "))
+	}
+}
+
+// count writes a number with its noun.
+func count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return thousands(n) + " " + many
+}
+
+// thousands writes a number with commas, so that 291000 is not read as 29100.
+func thousands(n int) string {
+	digits := fmt.Sprint(n)
+	for i := len(digits) - 3; i > 0 && digits[i-1] != '-'; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}
+
+// size writes a number of bytes for people.
+func size(n int64) string {
+	switch {
+	case n <= 0:
+		return "-"
+	case n < 1<<10:
+		return fmt.Sprintf("%d B", n)
+	case n < 1<<20:
+		return fmt.Sprintf("%.1f KB", float64(n)/(1<<10))
+	}
+	return fmt.Sprintf("%.1f MB", float64(n)/(1<<20))
+}
+
+// ago writes how long something has been so.
+func ago(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	switch d := time.Since(t); {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", max(0, int(d.Seconds())))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+	default:
+		return fmt.Sprintf("%dd", int(d.Hours()/24))
+	}
+}
+
+// home writes a path with ~ for the home directory.
+func home(path string) string {
+	h, err := os.UserHomeDir()
+	if err == nil && len(h) > 1 {
+		if rest, ok := strings.CutPrefix(path, h+string(os.PathSeparator)); ok {
+			return "~" + string(os.PathSeparator) + rest
+		}
+	}
+	return path
+}

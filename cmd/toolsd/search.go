@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/toolsd/toolsd/ipc"
+)
+
+const (
+	// waitForServers is how long a search that found nothing waits for servers
+	// that were never indexed. npx fetches a package in that time, mostly.
+	waitForServers = 10 * time.Second
+	// searchAgain is how often it looks meanwhile; a search takes 0.2 ms.
+	searchAgain = 100 * time.Millisecond
+)
+
+func newSearchCommand(a *app) *cobra.Command {
+	var r ipc.SearchRequest
+	var noWait bool
+	cmd := &cobra.Command{
+		Use:   "search <words>...",
+		Short: "Find tools by what they do",
+		Long: `Find tools by what they do, best first. An id or an exact name is always found,
+and several of them are all returned.`,
+		Example: `  toolsd search export gerber
+  toolsd search create issue --server github -n 10
+  toolsd search kicad::export_gerber github::create_issue
+  toolsd search gerber --json | jq -r '.matches[].tool_id'`,
+		Args:              cobra.ArbitraryArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r.Query = strings.Join(args, " ")
+			if strings.TrimSpace(r.Query) == "" {
+				return ipc.Errorf(ipc.CodeEmptyQuery, "the query is empty").WithHint("say what the tool should do: `toolsd search export gerber`")
+			}
+			if cmd.Flags().Changed("max") && r.Max < 1 {
+				return usage(cmd, "-n %d: at least one match must be asked for", r.Max)
+			}
+			return a.search(cmd.Context(), r, noWait)
+		},
+	}
+	flags := cmd.Flags()
+	flags.IntVarP(&r.Max, "max", "n", 0, "at most this `number` of matches (default: toolSearch.maxResults)")
+	flags.StringVar(&r.Server, "server", "", "only tools of this `server`")
+	flags.StringVar(&r.Category, "category", "", "only tools of this `category`")
+	flags.BoolVar(&r.Explain, "explain", false, "say why each one matched")
+	flags.BoolVar(&noWait, "no-wait", false, "do not wait for servers that start for the first time")
+	_ = cmd.RegisterFlagCompletionFunc("server", a.completeServers)
+	_ = cmd.RegisterFlagCompletionFunc("category", a.completeCategories)
+	return cmd
+}
+
+func (a *app) search(ctx context.Context, r ipc.SearchRequest, noWait bool) error {
+	client, dir, err := a.reach(ctx)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	r.CWD = dir
+	result, err := client.Search(ctx, r)
+	if err != nil {
+		return err
+	}
+	if result.Count == 0 && len(result.Waiting) > 0 && !noWait {
+		if result, err = a.searchUntilIndexed(ctx, client, r, result.Waiting); err != nil {
+			return err
+		}
+	}
+	a.print(result, func(s *screen) { showMatches(s, result, r.Explain) })
+	if result.Count == 0 {
+		a.nothingFound(result)
+		return exit(exitNotFound)
+	}
+	a.hint("%s", nextAfterSearch(result))
+	return nil
+}
+
+// searchUntilIndexed repeats a search that found nothing, until it finds
+// something or there is nothing left to wait for.
+func (a *app) searchUntilIndexed(ctx context.Context, client *ipc.Client, r ipc.SearchRequest, waiting []string) (*ipc.SearchResult, error) {
+	a.say("waiting for %s (up to %v; --no-wait forbids)", strings.Join(waiting, ", "), waitForServers)
+	end := time.After(waitForServers)
+	ticker := time.NewTicker(searchAgain)
+	defer ticker.Stop()
+	for {
+		late := false
+		select {
+		case <-ticker.C:
+		case <-end:
+			late = true
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		result, err := client.Search(ctx, r)
+		if err != nil || result.Count > 0 || len(result.Waiting) == 0 || late {
+			return result, err
+		}
+	}
+}
+
+func showMatches(s *screen, r *ipc.SearchResult, explain bool) {
+	for _, m := range r.Matches {
+		s.line("%s  %s", s.style(bold+";"+cyan, cleanLine(m.ToolID)), s.style(dim, cleanLine(aboutMatch(m, explain))))
+		description, _, _ := strings.Cut(strings.TrimSpace(m.Description), "\n\n")
+		lines := wrap(cleanLine(description), s.columns()-4)
+		if len(lines) > 3 { // enough to tell tools apart; activate shows all of it
+			lines = append(lines[:2], cut(lines[2]+" "+lines[3], s.columns()-4))
+		}
+		for _, l := range lines {
+			s.line("    %s", l)
+		}
+		for _, e := range m.Matched {
+			s.line("    %s", s.style(dim, cleanLine(fmt.Sprintf("%.2f  %s matched %q in the %s (%s)", e.Score, e.Word, e.Term, e.Field, e.How))))
+		}
+	}
+}
+
+func aboutMatch(m ipc.Match, explain bool) string {
+	parts := []string{m.Category, count(m.Tokens, "token", "tokens")}
+	if m.State != ipc.ToolReady {
+		parts = append(parts, string(m.State))
+	}
+	if explain {
+		parts = append(parts, fmt.Sprintf("score %.2f", m.Score))
+	}
+	return strings.Join(parts, " · ")
+}
+
+func (a *app) nothingFound(r *ipc.SearchResult) {
+	if a.json {
+		return
+	}
+	a.say("nothing matches %q", r.Query)
+	switch {
+	case len(r.DidYouMean) > 0:
+		a.hint("did you mean %s?", strings.Join(r.DidYouMean, " or "))
+	case len(r.Waiting) > 0:
+		a.hint("not searched yet: %s; `toolsd status` shows how far they are", strings.Join(r.Waiting, ", "))
+	case r.Note != "":
+		a.hint("%s", r.Note)
+	default:
+		a.hint("`toolsd categories` shows what there is")
+	}
+}
+
+func nextAfterSearch(r *ipc.SearchResult) string {
+	best := r.Matches[0].ToolID
+	next := fmt.Sprintf("`toolsd activate %s` shows its arguments, `toolsd call %s` runs it", best, best)
+	for _, w := range r.Rewrites {
+		if w.Why == "typo" && len(w.As) > 0 {
+			next = fmt.Sprintf("%q was read as %q; ", w.Word, w.As[0]) + next
+		}
+	}
+	return next
+}
