@@ -1,0 +1,139 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/toolsd/toolsd/daemon/trust"
+	"github.com/toolsd/toolsd/index/tool"
+	"github.com/toolsd/toolsd/ipc"
+	"github.com/toolsd/toolsd/platform"
+)
+
+// Trust lists what a person decides about, approves or revokes. Only here does
+// the definition of a pending server show. Nothing in the shim leads here.
+func (d *Daemon) Trust(ctx context.Context, r ipc.TrustRequest) (*ipc.TrustList, error) {
+	v := d.viewFor(ctx, r.CWD)
+	if r.Action == "" || r.Action == ipc.TrustShow {
+		return d.trustList(v, r.Name)
+	}
+	if r.Name == "" {
+		return nil, ipc.Errorf(ipc.CodeUsage, "no server is named").WithHint("`toolsd trust list` shows them")
+	}
+	s := v.server(r.Name)
+	if s == nil {
+		if owner, name := v.serverOf(r.Name); owner != nil && r.Action == ipc.TrustApprove {
+			return d.trustTool(v, owner, name)
+		}
+		return nil, v.noSuchServer(r.Name)
+	}
+	subject := trust.Subject(s.Key)
+	var err error
+	switch r.Action {
+	case ipc.TrustApprove:
+		if r.Fingerprint == "" {
+			return nil, ipc.Errorf(ipc.CodeUsage, "approving %s needs the fingerprint that was shown", s.Name).WithHint("use `toolsd trust %s`", s.Name)
+		}
+		now, details := trust.FingerprintOf(s.Written, s.Server.Server, s.Source.Root)
+		if trust.Fingerprint(r.Fingerprint) != now {
+			return nil, ipc.Errorf(ipc.CodeNeedsTrust, "server %s changed after it was shown; nothing was approved", s.Name).WithHint("look at it again with `toolsd trust %s`", s.Name)
+		}
+		err = d.trust.Approve(subject, now, details)
+	case ipc.TrustRevoke:
+		err = d.trust.Revoke(subject)
+	default:
+		return nil, ipc.Errorf(ipc.CodeUsage, "there is no action %q", r.Action).WithHint("the actions are list, approve and revoke")
+	}
+	d.reconcileNow(ctx)
+	if err != nil {
+		return nil, ipc.Errorf(ipc.CodeInternal, "keeping the decision about %s: %v", s.Name, err).WithHint("free some space or mend the state directory, then try again")
+	}
+	return d.trustList(d.world.Load().from(r.CWD), s.Name)
+}
+
+func (d *Daemon) trustTool(v view, s *server, name string) (*ipc.TrustList, error) {
+	if s.gate == pending {
+		return nil, needsTrust(s)
+	}
+	listing, _ := d.index.Snapshot().Listing(s.Key)
+	for _, t := range listing.Tools {
+		if t.Name != name {
+			continue
+		}
+		if err := d.trust.ApproveTool(trust.Subject(s.Key), t); err != nil {
+			return nil, ipc.Errorf(ipc.CodeInternal, "keeping the decision about %s: %v", t.ID, err).WithHint("free some space or mend the state directory, then try again")
+		}
+		d.wakeSessions()
+		return d.trustList(v, s.Name)
+	}
+	return nil, ipc.Errorf(ipc.CodeNotFound, "server %s has no tool %q", s.Name, tool.CleanLine(name)).WithHint("`toolsd trust %s` shows what waits", s.Name)
+}
+
+func (d *Daemon) trustList(v view, name string) (*ipc.TrustList, error) {
+	out := &ipc.TrustList{Servers: []ipc.TrustInfo{}}
+	for _, s := range v.list() {
+		if name == "" || v.server(name) == s {
+			out.Servers = append(out.Servers, d.trustInfo(v, s))
+		}
+	}
+	if name != "" && len(out.Servers) == 0 {
+		if owner, _ := v.serverOf(name); owner != nil {
+			out.Servers = append(out.Servers, d.trustInfo(v, owner))
+			return out, nil
+		}
+		return nil, v.noSuchServer(name)
+	}
+	return out, nil
+}
+
+func (d *Daemon) trustInfo(v view, s *server) ipc.TrustInfo {
+	subject := trust.Subject(s.Key)
+	info := ipc.TrustInfo{
+		Name: s.Name, Scope: string(s.Source.Scope), Source: s.Source.File, Fingerprint: string(s.fingerprint), State: "auto",
+	}
+	switch {
+	case s.gate == pending && d.trust.Revoked(subject):
+		info.State = "revoked"
+	case s.gate == pending:
+		info.State = "pending"
+	case d.trust.Approved(subject, s.fingerprint):
+		info.State = "approved"
+	}
+	shown := trust.Describe(s.Written, s.Server.Server, s.Source.Root, func(name string) (string, error) { return d.lookPath(name, s.Dir) })
+	info.Binary, info.Argv, info.URL, info.CWD = shown.Binary, shown.Argv, shown.URL, shown.CWD
+	info.Env, info.Headers = shown.Env, shown.Headers
+	info.Unusual = shown.Unusual
+	if shown.Missing != "" {
+		info.Unusual = append(info.Unusual, shown.Missing)
+	}
+	if last, ok := d.trust.Last(subject); ok && info.State == "pending" {
+		info.Changes = last.Changes(s.details)
+	}
+	info.Held = d.heldTools(v, s)
+	for _, id := range info.Held {
+		if e, err := d.resolveHeld(s, id); err == nil {
+			for _, w := range trust.LintTool(e, d.otherNames(v, s.Key)) {
+				info.Unusual = append(info.Unusual, id+" "+w)
+			}
+		}
+	}
+	return info
+}
+
+func (d *Daemon) resolveHeld(s *server, id string) (*tool.Tool, error) {
+	listing, _ := d.index.Snapshot().Listing(s.Key)
+	for _, t := range listing.Tools {
+		if t.ID.String() == id {
+			return t, nil
+		}
+	}
+	return nil, fmt.Errorf("no tool %s", id)
+}
+
+func (d *Daemon) lookPath(name, dir string) (string, error) {
+	e := d.environ.value.Load()
+	if e == nil {
+		e = &platform.Environ{}
+	}
+	return e.LookPath(name, dir)
+}

@@ -1,0 +1,197 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/toolsd/toolsd/daemon/calllog"
+	"github.com/toolsd/toolsd/daemon/upstream"
+	"github.com/toolsd/toolsd/index/tool"
+	"github.com/toolsd/toolsd/ipc"
+)
+
+// Call runs a tool for a caller without an attached session, which counts as
+// having seen the present definition, or for the session it names.
+func (d *Daemon) Call(ctx context.Context, r ipc.CallRequest) (json.RawMessage, error) {
+	s, v, err := d.caller(ctx, r.Session, r.CWD)
+	if err != nil {
+		return nil, err
+	}
+	outcome, err := d.call(ctx, s, v, ipc.SessionCall{Tool: r.ToolID, Arguments: r.Arguments, Progress: r.Progress}, time.Duration(r.TimeoutMS)*time.Millisecond)
+	if err != nil {
+		return nil, err
+	}
+	if outcome.Refused != nil {
+		return nil, refusalError(outcome.Refused)
+	}
+	return outcome.Result, nil
+}
+
+// refusalError says for a caller on the socket what a Refusal says to an agent.
+func refusalError(r *ipc.Refusal) *ipc.Error {
+	id := r.Tool.ID.String()
+	switch r.Why {
+	case ipc.BadArguments:
+		e := ipc.Errorf(ipc.CodeBadArguments, "the arguments do not fit the input schema of %s: %s", id, strings.Join(r.Problems, "; ")).
+			WithHint("`toolsd activate %s` shows the schema", id)
+		e.Tool = r.Tool.Definition
+		return e
+	case ipc.Changed:
+		e := ipc.Errorf(ipc.CodeNotSeen, "the definition of %s has changed since this session saw it", id).WithHint("read the definition in this answer and call again")
+		e.Tool = r.Tool.Definition
+		return e
+	}
+	e := ipc.Errorf(ipc.CodeNotSeen, "this session has not seen the definition of %s", id).WithHint("read the definition in this answer and call again")
+	e.Tool = r.Tool.Definition
+	return e
+}
+
+// Call runs a tool for this session if it has seen its present definition.
+func (s *attached) Call(ctx context.Context, c ipc.SessionCall) (*ipc.CallOutcome, error) {
+	return s.d.call(ctx, s, s.view(), c, 0)
+}
+
+// call is the only way from anyone to a server. s is nil for a caller without a
+// session.
+func (d *Daemon) call(ctx context.Context, s *attached, v view, c ipc.SessionCall, timeout time.Duration) (*ipc.CallOutcome, error) {
+	start := time.Now()
+	entry := calllog.Entry{Time: start.UTC(), BytesIn: len(c.Arguments), Tool: tool.CleanLine(cut(c.Tool, 200)), Arguments: calllog.Digest(c.Arguments)}
+	if s != nil {
+		entry.Session, entry.Client = s.id, tool.CleanLine(s.request.Client)
+	}
+	outcome, err := d.gatedCall(ctx, s, v, c, timeout, &entry)
+	entry.MS = time.Since(start).Milliseconds()
+	entry.Outcome = outcomeOf(ctx, outcome, err)
+	if outcome != nil {
+		entry.BytesOut = len(outcome.Result)
+	}
+	d.calls.Append(entry)
+	return outcome, err
+}
+
+func (d *Daemon) gatedCall(ctx context.Context, s *attached, v view, c ipc.SessionCall, timeout time.Duration, entry *calllog.Entry) (*ipc.CallOutcome, error) {
+	e, err := d.resolve(v, c.Tool)
+	if err != nil {
+		return nil, err
+	}
+	t := e.Tool
+	entry.Server, entry.Tool = t.Server, t.Name
+	if s != nil {
+		if refusal := s.refuse(t, c.ViaCall); refusal != nil {
+			return &ipc.CallOutcome{Refused: refusal}, nil
+		}
+	}
+	if err := t.Validate(c.Arguments); err != nil {
+		refusal := &ipc.Refusal{Why: ipc.BadArguments, Tool: listedOf(t), Problems: []string{err.Error()}}
+		if invalid, ok := errors.AsType[*tool.ArgumentError](err); ok {
+			refusal.Problems = invalid.Problems
+		}
+		if s != nil {
+			s.Session.Saw(map[tool.ID]tool.Hash{t.ID: t.Hash}, false)
+		}
+		return &ipc.CallOutcome{Refused: refusal}, nil
+	}
+	server := v.mine[e.Key]
+	if v.gateOf(server) != open {
+		return nil, ipc.Errorf(ipc.CodeServerDown, "server %s cannot be used: %s", server.Name, server.redactor.Redact(server.Problem)).WithHint("%s", server.Hint)
+	}
+	from := ""
+	if s != nil {
+		from = s.id
+	}
+	result, err := d.upstream.Call(ctx, e.Key, upstream.Call{
+		Tool: t.Name, Instance: d.instanceFor(server, s, v), From: from, Arguments: c.Arguments, Meta: c.Meta, Progress: c.Progress,
+		MayRepeat: t.Annotations.MayRepeat(), Timeout: timeout,
+	})
+	if err != nil {
+		return nil, callError(ctx, server, t, err)
+	}
+	return &ipc.CallOutcome{Result: result}, nil
+}
+
+// refuse is invariant 3. What it returns goes to the agent with the definition
+// in it, so that the next call can run.
+func (s *attached) refuse(t *tool.Tool, viaCall bool) *ipc.Refusal {
+	if viaCall && s.Lists(t.ID) && !t.Annotations.IsReadOnly() {
+		return &ipc.Refusal{Why: ipc.CallByName, Tool: listedOf(t)}
+	}
+	seen := s.Seen(t.ID)
+	if seen == t.Hash {
+		return nil
+	}
+	why := ipc.Changed
+	if seen == "" {
+		why = ipc.NotSeen
+	}
+	s.Session.Saw(map[tool.ID]tool.Hash{t.ID: t.Hash}, false)
+	if !viaCall && s.Session.Activate(t.ID) {
+		s.refresh()
+	}
+	return &ipc.Refusal{Why: why, Tool: listedOf(t)}
+}
+
+// callError makes what went wrong at a server an error that a caller can act on.
+func callError(ctx context.Context, s *server, t *tool.Tool, err error) error {
+	id := t.ID.String()
+	if rpc, ok := errors.AsType[*upstream.RPCError](err); ok {
+		e := ipc.Errorf(ipc.CodeToolError, "%s", rpc.Message)
+		e.RPC = &ipc.RPCError{Code: rpc.Code, Message: rpc.Message, Data: rpc.Data}
+		return e
+	}
+	if down, ok := errors.AsType[*upstream.DownError](err); ok {
+		e := ipc.Errorf(ipc.CodeServerDown, "server %s is %s: %s", s.Name, down.State, s.redactor.Redact(down.Reason))
+		if down.Reason == "" {
+			e.Message = "server " + s.Name + " is " + down.State
+		}
+		hint := s.redactor.Redact(down.Hint)
+		if hint == "" {
+			hint = "`toolsd logs " + s.Name + "` shows what it wrote; `toolsd restart " + s.Name + "` tries again"
+		}
+		return e.WithHint("%s", hint)
+	}
+	switch {
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		return ipc.Errorf(ipc.CodeCancelled, "the call of %s was cancelled", id)
+	case errors.Is(err, upstream.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
+		return ipc.Errorf(ipc.CodeTimeout, "%s did not answer in time; the call was cancelled", id).
+			WithHint("give it more with --timeout, or set a timeout in the entry of server %s", s.Name)
+	case errors.Is(err, upstream.ErrOutcomeUnknown):
+		return ipc.Errorf(ipc.CodeOutcomeUnknown, "server %s went away while %s was running; whether it ran to its end is not known", s.Name, id).
+			WithHint("check what the tool did before you call it again")
+	}
+	return ipc.Errorf(ipc.CodeInternal, "calling %s: %s", id, s.redactor.Redact(err.Error())).WithHint("`toolsd logs %s` shows what the server wrote", s.Name)
+}
+
+func outcomeOf(ctx context.Context, outcome *ipc.CallOutcome, err error) calllog.Outcome {
+	switch {
+	case err == nil && outcome.Refused != nil:
+		return calllog.Refused
+	case err == nil:
+		var result struct {
+			IsError bool `json:"isError"`
+		}
+		// A result that is not an object is the server's business.
+		if json.Unmarshal(outcome.Result, &result) == nil && result.IsError {
+			return calllog.ToolError
+		}
+		return calllog.OK
+	case ctx.Err() != nil:
+		return calllog.Cancelled
+	}
+	switch ipc.AsError(err).Code {
+	case ipc.CodeToolError:
+		return calllog.RPCError
+	case ipc.CodeTimeout:
+		return calllog.Timeout
+	case ipc.CodeOutcomeUnknown:
+		return calllog.Unknown
+	case ipc.CodeServerDown:
+		return calllog.Down
+	case ipc.CodeInternal:
+		return calllog.Failed
+	}
+	return calllog.Refused
+}

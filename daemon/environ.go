@@ -1,0 +1,77 @@
+package daemon
+
+import (
+	"context"
+	"os"
+	"sync/atomic"
+
+	"github.com/toolsd/toolsd/platform"
+)
+
+// environ is the login shell's environment, captured once in the background. A
+// shell's start-up files may take seconds; only the starting of servers waits
+// for them.
+type environ struct {
+	value atomic.Pointer[platform.Environ]
+	ready chan struct{}
+}
+
+func (e *environ) origin() string {
+	if v := e.value.Load(); v != nil {
+		return v.Origin
+	}
+	return ""
+}
+
+func (d *Daemon) captureEnviron(ctx context.Context) {
+	captured, err := d.loginEnviron(ctx)
+	if ctx.Err() != nil {
+		return
+	}
+	if err != nil {
+		d.log.Warn("capturing the login shell's environment", "cause", err)
+	}
+	d.environ.value.Store(&captured)
+	close(d.environ.ready)
+	d.log.Info("environment for servers", "origin", captured.Origin)
+	d.watcher.Refresh() // ${VAR} in config files may have other values now
+	d.reconcileSoon()
+}
+
+func (d *Daemon) loginEnviron(ctx context.Context) (platform.Environ, error) {
+	base := d.o.Environ
+	if base == nil {
+		base = os.Environ
+	}
+	return platform.LoginEnviron(ctx, base)
+}
+
+// refreshEnviron captures the environment again: a command that was not found
+// may have been installed since.
+func (d *Daemon) refreshEnviron(ctx context.Context) (platform.Environ, error) {
+	captured, err := d.loginEnviron(ctx)
+	if err != nil {
+		return captured, err
+	}
+	d.environ.value.Store(&captured)
+	return captured, nil
+}
+
+// waitEnviron is what a starting server uses.
+func (d *Daemon) waitEnviron(ctx context.Context) (platform.Environ, error) {
+	select {
+	case <-d.environ.ready:
+		return *d.environ.value.Load(), nil
+	case <-ctx.Done():
+		return platform.Environ{}, context.Cause(ctx)
+	}
+}
+
+// lookupEnv is what the variables in config files are expanded with.
+func (d *Daemon) lookupEnv(name string) (string, bool) {
+	if v := d.environ.value.Load(); v != nil {
+		s, ok := v.Vars[name]
+		return s, ok
+	}
+	return os.LookupEnv(name)
+}

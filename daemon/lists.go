@@ -1,0 +1,306 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/toolsd/toolsd/daemon/upstream"
+	"github.com/toolsd/toolsd/index/tool"
+	"github.com/toolsd/toolsd/ipc"
+	"github.com/toolsd/toolsd/platform"
+)
+
+// projectRead bounds how long a question about a project that was never asked
+// about before waits for its config files. Search does not wait at all.
+const projectRead = 2 * time.Second
+
+// viewFor is the caller's view, with its project's files read.
+func (d *Daemon) viewFor(ctx context.Context, cwd string) view {
+	if !d.watcher.See(cwd) {
+		ctx, cancel := context.WithTimeout(ctx, projectRead)
+		defer cancel()
+		if d.watcher.Wait(ctx, cwd) == nil {
+			d.reconcileNow(ctx)
+		}
+	}
+	return d.world.Load().from(cwd)
+}
+
+// Status tells about the daemon and the servers that the caller sees.
+func (d *Daemon) Status(ctx context.Context, r ipc.StatusRequest) (*ipc.Status, error) {
+	v := d.viewFor(ctx, r.CWD)
+	weights := d.weigh(v)
+	out := &ipc.Status{Daemon: d.info(), Servers: []ipc.ServerInfo{}, Sessions: []ipc.SessionInfo{}, Problems: v.problemsFor()}
+	for _, s := range v.list() {
+		info := d.serverInfo(v, s, weights)
+		if info.PID > 0 {
+			info.Memory, _ = platform.MemoryRSS(info.PID)
+		}
+		out.Servers = append(out.Servers, info)
+		out.Totals.Servers++
+		out.Totals.Tools += info.Tools
+		out.Totals.Tokens += info.Tokens
+	}
+	for _, s := range d.attachedSessions() {
+		info := ipc.SessionInfo{
+			ID: s.id, Client: tool.CleanLine(s.request.Client), Version: tool.CleanLine(s.request.Version),
+			CWD: s.request.CWD, Mode: s.mode, Since: s.since.UTC().Truncate(time.Second),
+		}
+		s.turn.Lock()
+		for _, l := range s.sent {
+			info.Active++
+			info.Tokens += l.Tokens
+		}
+		s.turn.Unlock()
+		out.Sessions = append(out.Sessions, info)
+	}
+	return out, nil
+}
+
+// weight is what the tools of one server come to.
+type weight struct{ tools, tokens int }
+
+func (d *Daemon) weigh(v view) map[string]weight {
+	out := map[string]weight{}
+	for e := range d.index.Snapshot().All(v.visible) {
+		w := out[e.Key]
+		w.tools++
+		w.tokens += e.Tool.Tokens
+		out[e.Key] = w
+	}
+	return out
+}
+
+// serverInfo describes a server. Of a pending one it says its name, where it
+// stands and that it waits, nothing of its own.
+func (d *Daemon) serverInfo(v view, s *server, weights map[string]weight) ipc.ServerInfo {
+	info := ipc.ServerInfo{Name: s.Name, Scope: string(s.Source.Scope), Sources: []string{}, Since: d.started}
+	for _, source := range s.Sources {
+		if v.sees(source.Root) && !slices.Contains(info.Sources, source.File) {
+			info.Sources = append(info.Sources, source.File)
+		}
+	}
+	switch v.gateOf(s) {
+	case pending:
+		info.State = ipc.StatePending
+		info.Problem = "waits for approval"
+		info.Hint = "look at it and approve it with `toolsd trust " + s.Name + "`"
+		info.Since = info.Since.UTC().Truncate(time.Second)
+		return info
+	case disabled:
+		info.State = ipc.StateDisabled
+	case unusable:
+		info.State, info.Problem, info.Hint = ipc.StateFailed, s.redactor.Redact(s.Problem), s.Hint
+	}
+	info.Transport = string(s.Transport)
+	info.Tools, info.Tokens = weights[s.Key].tools, weights[s.Key].tokens
+	if v.gateOf(s) != open {
+		info.Since = info.Since.UTC().Truncate(time.Second)
+		return info
+	}
+	st, ok := d.status(s.Key)
+	if !ok {
+		st = upstream.Status{State: upstream.Starting, Since: d.started}
+	}
+	info.State = ipc.ServerState(st.State)
+	info.PID, info.Since = st.PID, st.Since.UTC().Truncate(time.Second)
+	info.Problem, info.Hint = s.redactor.Redact(st.Reason), s.redactor.Redact(st.Hint)
+	if !st.Retry.IsZero() {
+		retry := st.Retry.UTC().Truncate(time.Second)
+		info.Retry = &retry
+	}
+	for _, n := range st.Notes {
+		info.Notes = append(info.Notes, s.redactor.Redact(n))
+	}
+	d.mu.Lock()
+	for i := range d.instances {
+		if i.key == s.Key {
+			info.Instances++
+		}
+	}
+	d.mu.Unlock()
+	return info
+}
+
+// Tools lists all visible tools and what they weigh.
+func (d *Daemon) Tools(ctx context.Context, r ipc.ToolsRequest) (*ipc.ToolList, error) {
+	v := d.viewFor(ctx, r.CWD)
+	snapshot := d.index.Snapshot()
+	var only *server
+	if r.Server != "" {
+		if only = v.server(r.Server); only == nil {
+			return nil, v.noSuchServer(r.Server)
+		}
+		if only.gate == pending {
+			return nil, needsTrust(only)
+		}
+	}
+	if r.Category != "" {
+		c, err := findCategory(snapshot, v, r.Category)
+		if err != nil {
+			return nil, err
+		}
+		r.Category = c.Name
+	}
+	active := map[tool.ID]bool{}
+	for _, s := range d.attachedSessions() {
+		for _, id := range s.Active() {
+			active[id] = true
+		}
+	}
+	out := &ipc.ToolList{Tools: []ipc.ToolEntry{}, Servers: []ipc.ServerTotal{}}
+	for e := range snapshot.All(v.visible) {
+		out.Context.AllTools += e.Tool.Tokens
+		pinned := slices.Contains(v.settings.Pinned, e.Tool.ID.String())
+		if pinned {
+			out.Context.Pinned += e.Tool.Tokens
+		}
+		if only != nil && e.Key != only.Key || r.Category != "" && !slices.Contains(e.Categories, r.Category) {
+			continue
+		}
+		entry := ipc.ToolEntry{ToolInfo: d.toolInfo(v, e), Reached: ipc.Deferred}
+		switch {
+		case pinned:
+			entry.Reached = ipc.Pinned
+		case active[e.Tool.ID]:
+			entry.Reached = ipc.Active
+		}
+		entry.Active = entry.Reached != ipc.Deferred
+		out.Tools = append(out.Tools, entry)
+		if n := len(out.Servers); n == 0 || out.Servers[n-1].Name != e.Tool.Server {
+			out.Servers = append(out.Servers, ipc.ServerTotal{Name: e.Tool.Server})
+			out.Totals.Servers++
+		}
+		total := &out.Servers[len(out.Servers)-1]
+		total.Tools++
+		total.Tokens += e.Tool.Tokens
+		out.Totals.Tools++
+		out.Totals.Tokens += e.Tool.Tokens
+	}
+	out.Context.FixedTools = d.o.FixedTokens
+	out.Context.Window = v.settings.ToolSearch.ContextWindow
+	out.Context.Mode = d.decideMode(v)
+	return out, nil
+}
+
+// Categories lists the categories, or one with its tools.
+func (d *Daemon) Categories(ctx context.Context, r ipc.CategoriesRequest) (*ipc.CategoryList, error) {
+	v := d.viewFor(ctx, r.CWD)
+	snapshot := d.index.Snapshot()
+	out := &ipc.CategoryList{Categories: []ipc.CategoryInfo{}}
+	if r.Name != "" {
+		c, err := findCategory(snapshot, v, r.Name)
+		if err != nil {
+			return nil, err
+		}
+		info := ipc.CategoryInfo{Name: c.Name, Server: c.Server, Description: c.Description, Tools: len(c.Tools), Members: []ipc.ToolInfo{}}
+		for _, e := range c.Tools {
+			info.Members = append(info.Members, d.toolInfo(v, e))
+		}
+		out.Categories, out.Total = append(out.Categories, info), len(c.Tools)
+		return out, nil
+	}
+	for _, c := range snapshot.Categories(v.visible) {
+		out.Categories = append(out.Categories, ipc.CategoryInfo{Name: c.Name, Server: c.Server, Description: c.Description, Tools: len(c.Tools)})
+	}
+	for range snapshot.All(v.visible) {
+		out.Total++
+	}
+	return out, nil
+}
+
+// Activate answers with full definitions; with a session it makes them active
+// there, and they count as seen.
+func (d *Daemon) Activate(ctx context.Context, r ipc.ActivateRequest) (*ipc.Activation, error) {
+	if len(r.ToolIDs) == 0 {
+		return nil, ipc.Errorf(ipc.CodeUsage, "no tool is named").WithHint("give at least one id, for example server::tool")
+	}
+	s, v, err := d.caller(ctx, r.Session, r.CWD)
+	if err != nil {
+		return nil, err
+	}
+	out := &ipc.Activation{Tools: []ipc.ActivatedTool{}}
+	seen := map[tool.ID]tool.Hash{}
+	var ids []tool.ID
+	for _, ref := range r.ToolIDs {
+		e, err := d.resolve(v, ref)
+		if err != nil {
+			return nil, err
+		}
+		out.Tools = append(out.Tools, ipc.ActivatedTool{ToolID: e.Tool.ID.String(), Definition: e.Tool.Raw})
+		seen[e.Tool.ID] = e.Tool.Hash
+		ids = append(ids, e.Tool.ID)
+	}
+	if s != nil {
+		s.Session.Saw(seen, false)
+		if s.Session.Activate(ids...) {
+			s.refresh()
+		}
+	}
+	return out, nil
+}
+
+// caller is the session of that id and its view, or the view of a directory.
+func (d *Daemon) caller(ctx context.Context, id, cwd string) (*attached, view, error) {
+	if id == "" {
+		return nil, d.viewFor(ctx, cwd), nil
+	}
+	d.mu.Lock()
+	s := d.sessions[id]
+	d.mu.Unlock()
+	if s == nil {
+		return nil, view{}, ipc.Errorf(ipc.CodeNotFound, "there is no session %q", tool.CleanLine(id)).WithHint("leave the session out, or begin one with POST /v1/sessions")
+	}
+	return s, s.view(), nil
+}
+
+// Restart connects a server anew.
+func (d *Daemon) Restart(ctx context.Context, r ipc.ServerRequest) (*ipc.ServerInfo, error) {
+	v := d.viewFor(ctx, r.CWD)
+	s := v.server(r.Name)
+	if s == nil {
+		return nil, v.noSuchServer(r.Name)
+	}
+	switch v.gateOf(s) {
+	case pending:
+		return nil, needsTrust(s)
+	case disabled:
+		return nil, ipc.Errorf(ipc.CodeUsage, "server %s is disabled", s.Name).WithHint("enable it in %s", s.Source.File)
+	case unusable:
+		return nil, ipc.Errorf(ipc.CodeServerDown, "server %s cannot be used: %s", s.Name, s.redactor.Redact(s.Problem)).WithHint("%s", s.Hint)
+	}
+	d.upstream.Restart(s.Key)
+	info := d.serverInfo(v, s, d.weigh(v))
+	return &info, nil
+}
+
+// defaultLogLines is the end of a log that fits on a screen or two.
+const defaultLogLines = 50
+
+// Log returns the end of what a server wrote to stderr.
+func (d *Daemon) Log(ctx context.Context, r ipc.ServerRequest) (*ipc.ServerLog, error) {
+	v := d.viewFor(ctx, r.CWD)
+	s := v.server(r.Name)
+	if s == nil {
+		return nil, v.noSuchServer(r.Name)
+	}
+	if v.gateOf(s) == pending {
+		return nil, needsTrust(s)
+	}
+	out := &ipc.ServerLog{Name: s.Name, File: upstream.LogFile(filepath.Join(d.o.Dirs.State, "servers"), s.Name), Lines: []string{}}
+	data, err := os.ReadFile(out.File)
+	if err != nil {
+		return out, nil // nothing was written yet
+	}
+	lines := strings.Split(strings.TrimRight(string(data), "\n"), "\n")
+	n := min(cmp.Or(r.Lines, defaultLogLines), len(lines))
+	for _, line := range lines[len(lines)-n:] {
+		out.Lines = append(out.Lines, s.redactor.Redact(tool.CleanLine(line)))
+	}
+	return out, nil
+}

@@ -1,0 +1,308 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/toolsd/toolsd/daemon/trust"
+	"github.com/toolsd/toolsd/daemon/upstream"
+	"github.com/toolsd/toolsd/index"
+	"github.com/toolsd/toolsd/index/tool"
+	"github.com/toolsd/toolsd/watcher"
+	"github.com/toolsd/toolsd/watcher/clientconfig"
+	"github.com/toolsd/toolsd/watcher/settings"
+)
+
+// approvalCheck is how often the files that approved project servers run are
+// compared with what was approved. A changed script must stop its server soon,
+// and a stat costs microseconds.
+const approvalCheck = time.Second
+
+// reconcileSoon wakes the reconcile goroutine. Any number of calls make one
+// round: it compares everything, so nothing is lost.
+func (d *Daemon) reconcileSoon() {
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// reconcileNow returns after a round that began after the call, or with ctx.
+func (d *Daemon) reconcileNow(ctx context.Context) {
+	done := make(chan struct{})
+	select {
+	case d.demand <- done:
+	case <-ctx.Done():
+		return
+	case <-d.ended:
+		return
+	}
+	select {
+	case <-done:
+	case <-ctx.Done():
+	case <-d.ended:
+	}
+}
+
+// reconcileLoop is the one goroutine that makes worlds.
+func (d *Daemon) reconcileLoop(ctx context.Context) {
+	tick := time.NewTicker(approvalCheck)
+	defer tick.Stop()
+	d.reconcile() // the first one, before Run served, gave upstream nothing
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.wake:
+		case done := <-d.demand:
+			d.reconcile()
+			close(done)
+			continue
+		case <-tick.C:
+			if !d.approvalsMoved() && !d.instancesExpired() {
+				continue
+			}
+		}
+		d.reconcile()
+	}
+}
+
+// reconcile makes a world of the latest config files and approvals, and tells
+// everyone who depends on it.
+func (d *Daemon) reconcile() {
+	snapshot := d.watcher.Latest()
+	servers := make([]*server, 0, len(snapshot.Servers))
+	for _, s := range snapshot.Servers {
+		servers = append(servers, d.judge(s, snapshot.Settings))
+	}
+	w := newWorld(servers)
+	w.settings = snapshot.Settings
+	w.complete = snapshot.Complete
+	w.problems = slices.Clone(snapshot.Problems)
+	for _, text := range []string{d.trust.Problem(), d.index.Problem()} {
+		if text != "" {
+			w.problems = append(w.problems, clientconfig.Problem{Message: text})
+		}
+	}
+	before := d.world.Swap(w)
+	if !maps.EqualFunc(before.settings.Categories, w.settings.Categories, sameCategory) ||
+		!slices.EqualFunc(before.settings.Synonyms, w.settings.Synonyms, slices.Equal) {
+		d.index.Configure(indexConfig(w.settings))
+	}
+	if w.complete {
+		if err := d.index.Retain(func(key string) bool { return w.byKey[key] != nil }); err != nil {
+			d.log.Warn("dropping the tools of removed servers", "cause", err)
+		}
+		d.listed.Range(func(key, _ any) bool {
+			if w.byKey[key.(string)] == nil {
+				d.listed.Delete(key)
+			}
+			return true
+		})
+	}
+	d.rename(w)
+	if d.environ.value.Load() != nil { // before that no server can be started anyway
+		d.upstream.Reconcile(d.wanted(w))
+	}
+	d.wakeSessions()
+}
+
+func sameCategory(a, b settings.Category) bool {
+	return a.Description == b.Description && slices.Equal(a.Tools, b.Tools)
+}
+
+func indexConfig(s settings.Settings) index.Config {
+	c := index.Config{Synonyms: s.Synonyms}
+	for _, name := range slices.Sorted(maps.Keys(s.Categories)) {
+		category := s.Categories[name]
+		c.Categories = append(c.Categories, index.CategoryConfig{Name: name, Description: category.Description, Tools: category.Tools})
+	}
+	return c
+}
+
+// judge decides whether a server may run.
+func (d *Daemon) judge(w watcher.Server, s settings.Settings) *server {
+	out := &server{Server: w, share: w.Share, redactor: trust.NewRedactor(w.Secrets)}
+	if out.share == "" {
+		out.share = defaultShare(w.Server)
+	}
+	subject := trust.Subject(w.Key)
+	out.fingerprint, out.details = trust.FingerprintOf(w.Written, w.Server, w.Source.Root)
+	asks := w.Source.Scope != clientconfig.User || s.Trust.UserScope == "ask"
+	switch {
+	case w.Rejected, d.trust.Revoked(subject), asks && !d.trust.Approved(subject, out.fingerprint):
+		out.gate = pending
+	case w.Disabled:
+		out.gate = disabled
+	case w.Problem != "":
+		out.gate = unusable
+	}
+	if s.Trust.Tools == "hold" {
+		out.held = func(t *tool.Tool) bool { return d.trust.Held(subject, t) }
+	}
+	return out
+}
+
+// approvalsMoved reports whether a file that an approved project server runs is
+// not the approved one any more, or is again.
+func (d *Daemon) approvalsMoved() bool {
+	for _, s := range d.world.Load().servers {
+		if s.Source.Root == "" && s.Source.Scope == clientconfig.User || len(s.details.Files) == 0 {
+			continue
+		}
+		if now, _ := trust.FingerprintOf(s.Written, s.Server.Server, s.Source.Root); now != s.fingerprint {
+			return true
+		}
+	}
+	return false
+}
+
+// rename gives the tools of a server whose name changed their new ids.
+func (d *Daemon) rename(w *world) {
+	snapshot := d.index.Snapshot()
+	for _, key := range snapshot.Keys() {
+		listing, ok := snapshot.Listing(key)
+		s := w.byKey[key]
+		if !ok || s == nil || listing.Server == s.Name {
+			continue
+		}
+		for i, t := range listing.Tools {
+			listing.Tools[i] = t.On(s.Name)
+		}
+		listing.Server = s.Name
+		if err := d.index.Replace(listing); err != nil {
+			d.log.Warn("keeping the tools of a renamed server", "server", s.Name, "cause", err)
+		}
+	}
+}
+
+// instance is a process of a server beside the shared one.
+type instance struct {
+	key  string
+	name string // the session's id, or the project's root
+	dir  string // where it runs; empty: as the shared one
+}
+
+// instanceIdle is how long a project's own process of a server stays without a
+// call. A session's stays as long as the session.
+const instanceIdle = 30 * time.Minute
+
+func (d *Daemon) instancesExpired() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	expired := false
+	for i, used := range d.instances {
+		_, session := d.sessions[i.name]
+		if !session && time.Since(used) > instanceIdle {
+			delete(d.instances, i)
+			expired = true
+		}
+	}
+	return expired
+}
+
+// wanted is the complete set of servers that shall be connected.
+func (d *Daemon) wanted(w *world) []upstream.Server {
+	snapshot := d.index.Snapshot()
+	var out []upstream.Server
+	for _, s := range w.servers {
+		if s.gate != open {
+			continue
+		}
+		_, known := snapshot.Listing(s.Key)
+		def := s.Server.Server
+		if s.share != "shared" {
+			def.Start = "lazy" // the shared process only teaches the tools
+		}
+		out = append(out, upstream.Server{Key: s.Key, Name: s.Name, Def: def, Dir: s.Dir, Known: known})
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i := range d.instances {
+		s := w.byKey[i.key]
+		if s == nil || s.gate != open {
+			continue
+		}
+		dir := cmp.Or(i.dir, s.Dir)
+		out = append(out, upstream.Server{Key: s.Key, Name: s.Name, Instance: i.name, Def: s.Server.Server, Dir: dir, Known: true})
+	}
+	return out
+}
+
+// instanceFor returns the process that a call must go to, making it wanted when
+// it is new.
+func (d *Daemon) instanceFor(s *server, session *attached, v view) string {
+	var i instance
+	switch {
+	case s.share == "session" && session != nil:
+		i = instance{key: s.Key, name: session.id}
+	case s.share == "project" && v.cwd != "":
+		i = instance{key: s.Key, name: projectRoot(v.cwd)}
+	default:
+		return ""
+	}
+	if s.Written.Dir == "" { // an entry that names its own directory keeps it
+		i.dir = projectRoot(v.cwd)
+	}
+	d.mu.Lock()
+	_, there := d.instances[i]
+	d.instances[i] = time.Now()
+	d.mu.Unlock()
+	if !there {
+		d.upstream.Reconcile(d.wanted(d.world.Load()))
+	}
+	return i.name
+}
+
+// projectRoot is the directory that a person would call the project of cwd: the
+// nearest one above it that is a repository, else cwd itself.
+func projectRoot(cwd string) string {
+	for dir := cwd; dir != ""; dir = filepath.Dir(dir) {
+		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
+			return dir
+		}
+		if dir == filepath.Dir(dir) {
+			break
+		}
+	}
+	return cwd
+}
+
+// stateful names what programs keep per caller: the page that a browser shows,
+// the variables of an interpreter. Two agents in one such process would disturb
+// each other, so each session gets its own unless the entry says otherwise.
+var stateful = []string{
+	"@playwright/mcp", "playwright-mcp", "mcp-server-playwright", "@executeautomation/playwright-mcp-server",
+	"chrome-devtools-mcp", "server-puppeteer", "puppeteer-mcp", "browsermcp", "browser-use", "mcp-server-browserbase",
+	"selenium-mcp", "mcp-selenium", "mcp-python-interpreter", "mcp-run-python", "jupyter-mcp-server", "mcp-repl",
+}
+
+func defaultShare(s clientconfig.Server) string {
+	if s.Transport == clientconfig.Stdio {
+		for _, word := range append([]string{s.Command}, s.Args...) {
+			for _, name := range stateful {
+				if isProgram(word, name) {
+					return "session"
+				}
+			}
+		}
+	}
+	return "shared"
+}
+
+// isProgram reports whether a word of a command line names a program or package,
+// with or without a path before and a version behind it.
+func isProgram(word, name string) bool {
+	i := strings.Index(word, name)
+	if i < 0 || i > 0 && word[i-1] != '/' && word[i-1] != '\\' {
+		return false
+	}
+	rest := word[i+len(name):]
+	return rest == "" || rest[0] == '@' || rest[0] == '=' || rest[0] == '/' || strings.HasPrefix(rest, ".")
+}

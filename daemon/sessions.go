@@ -1,0 +1,329 @@
+package daemon
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/toolsd/toolsd/daemon/session"
+	"github.com/toolsd/toolsd/index"
+	"github.com/toolsd/toolsd/index/tool"
+	"github.com/toolsd/toolsd/ipc"
+	"github.com/toolsd/toolsd/watcher/settings"
+)
+
+// attached is one agent. It implements ipc.Session.
+type attached struct {
+	*session.Session
+	d        *Daemon
+	id       string
+	request  ipc.AttachRequest
+	mode     ipc.Mode
+	settings settings.Settings // as they were when the session began
+	since    time.Time
+	events   ipc.Events
+	hello    ipc.Hello
+	poke     chan struct{} // the world or the index changed
+	done     chan struct{}
+	close    func()
+
+	// turn orders the lists that this session is sent. It is held while one is
+	// written, so that a list is out before the answer that made it change; only
+	// this session waits for it.
+	turn sync.Mutex
+	sent []ipc.Listed
+}
+
+// attachRead is how long a session waits for the config files of a project that
+// was never asked about before.
+const attachRead = 500 * time.Millisecond
+
+// Attach begins a session.
+func (d *Daemon) Attach(ctx context.Context, r ipc.AttachRequest, events ipc.Events) (ipc.Session, error) {
+	if !d.watcher.See(r.CWD) {
+		wait, cancel := context.WithTimeout(ctx, attachRead)
+		if d.watcher.Wait(wait, r.CWD) == nil {
+			d.reconcileNow(wait)
+		}
+		cancel()
+	}
+	w := d.world.Load()
+	v := w.from(r.CWD)
+	s := &attached{
+		Session: session.New(r.Seen, r.Active, r.Listed),
+		d:       d, id: "s-" + strings.ToLower(rand.Text()[:10]), request: r, settings: w.settings, since: time.Now(),
+		events: events, poke: make(chan struct{}, 1), done: make(chan struct{}),
+	}
+	s.mode = s.request.Mode
+	if s.mode == "" || s.mode == ipc.Auto {
+		s.mode = d.decideMode(v)
+	}
+	s.sent = s.build()
+	s.hello = ipc.Hello{Session: s.id, Mode: s.mode, Servers: d.briefs(v), List: s.sent}
+	ctx, cancel := context.WithCancel(ctx)
+	var once sync.Once
+	s.close = func() {
+		once.Do(func() {
+			cancel()
+			d.detach(s)
+			close(s.done)
+		})
+	}
+	d.mu.Lock()
+	d.sessions[s.id] = s
+	d.mu.Unlock()
+	s.hello.Daemon = d.info()
+	context.AfterFunc(ctx, s.close)
+	go s.follow()
+	d.log.Info("session", "id", s.id, "client", tool.CleanLine(r.Client), "mode", s.mode)
+	return s, nil
+}
+
+func (d *Daemon) detach(s *attached) {
+	d.mu.Lock()
+	delete(d.sessions, s.id)
+	own := false
+	for i := range d.instances {
+		if i.name == s.id {
+			delete(d.instances, i)
+			own = true
+		}
+	}
+	d.mu.Unlock()
+	if own {
+		d.reconcileSoon()
+	}
+}
+
+func (d *Daemon) closeSessions() {
+	for _, s := range d.attachedSessions() {
+		s.close()
+	}
+}
+
+func (d *Daemon) attachedSessions() []*attached {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	out := make([]*attached, 0, len(d.sessions))
+	for _, s := range d.sessions {
+		out = append(out, s)
+	}
+	slices.SortFunc(out, func(a, b *attached) int { return cmp.Or(a.since.Compare(b.since), strings.Compare(a.id, b.id)) })
+	return out
+}
+
+func (d *Daemon) wakeSessions() {
+	for _, s := range d.attachedSessions() {
+		select {
+		case s.poke <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// decideMode is rule 12: search mode when the visible tool specs weigh more than
+// either threshold allows, or when they cannot be weighed yet.
+func (d *Daemon) decideMode(v view) ipc.Mode {
+	t := v.settings.ToolSearch
+	if !t.Enabled {
+		return ipc.Direct
+	}
+	if t.MinPct == 0 && t.MinTokens == 0 {
+		return ipc.Search
+	}
+	if len(d.neverIndexed(v)) > 0 || !v.complete {
+		return ipc.Search
+	}
+	tokens := 0
+	for e := range d.index.Snapshot().All(v.visible) {
+		tokens += e.Tool.Tokens
+	}
+	if t.MinPct > 0 && float64(tokens) > t.MinPct/100*float64(t.ContextWindow) || t.MinTokens > 0 && tokens > t.MinTokens {
+		return ipc.Search
+	}
+	return ipc.Direct
+}
+
+// follow sends the list again whenever the world or the index changed it.
+func (s *attached) follow() {
+	for {
+		select {
+		case <-s.done:
+			return
+		case <-s.poke:
+			s.refresh()
+		}
+	}
+}
+
+// refresh sends the list if it differs from the one sent last.
+func (s *attached) refresh() {
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	list := s.build()
+	if slices.EqualFunc(list, s.sent, sameListed) {
+		return
+	}
+	s.sent = list
+	if s.events.List != nil {
+		s.events.List(list)
+	}
+}
+
+func sameListed(a, b ipc.Listed) bool {
+	return a.ID == b.ID && a.Name == b.Name && bytes.Equal(a.Definition, b.Definition)
+}
+
+// build is the session's complete list: the active tools in the order in which
+// they became so, the pinned first of all. In direct mode every visible tool is
+// active. A tool leaves only when its server or its definition is gone.
+func (s *attached) build() []ipc.Listed {
+	v := s.view()
+	snapshot := s.d.index.Snapshot()
+	byID := map[tool.ID]index.Entry{}
+	var all []tool.ID
+	for e := range snapshot.All(v.visible) {
+		byID[e.Tool.ID] = e
+		all = append(all, e.Tool.ID)
+	}
+	for _, p := range s.settings.Pinned {
+		if id, ok := tool.ParseID(p); ok {
+			if _, there := byID[id]; there {
+				s.Activate(id)
+			}
+		}
+	}
+	if s.mode == ipc.Direct {
+		s.Activate(all...)
+	}
+	s.Deactivate(func(id tool.ID) bool {
+		_, there := byID[id]
+		return !there && !s.mayReturn(v, id)
+	})
+	list := []ipc.Listed{}
+	for _, id := range s.Active() {
+		if e, ok := byID[id]; ok {
+			list = append(list, listedOf(e.Tool))
+		}
+	}
+	return list
+}
+
+// mayReturn reports whether a tool that is not indexed may only not have been
+// listed yet: its server is there, and its index was lost.
+func (s *attached) mayReturn(v view, id tool.ID) bool {
+	server := v.server(id.Server)
+	if server == nil || v.gateOf(server) == pending || v.gateOf(server) == disabled {
+		return false
+	}
+	_, confirmed := s.d.listed.Load(server.Key)
+	return !confirmed
+}
+
+func listedOf(t *tool.Tool) ipc.Listed {
+	return ipc.Listed{
+		ID: t.ID, Name: t.Exposed, Hash: t.Hash, Tokens: t.Tokens, ReadOnly: t.Annotations.IsReadOnly(), Definition: t.As(t.Exposed),
+	}
+}
+
+func (s *attached) view() view { return s.d.world.Load().from(s.request.CWD) }
+
+func (s *attached) Hello() ipc.Hello      { return s.hello }
+func (s *attached) Done() <-chan struct{} { return s.done }
+
+func (s *attached) Close() error {
+	s.close()
+	return nil
+}
+
+func (s *attached) Saw(_ context.Context, seen map[tool.ID]tool.Hash, listed bool) error {
+	s.Session.Saw(seen, listed)
+	return nil
+}
+
+// Search finds and activates in one step.
+func (s *attached) Search(ctx context.Context, r ipc.SearchRequest) (*ipc.SearchResult, error) {
+	r.CWD = s.request.CWD
+	v := s.view()
+	if r.Max == 0 {
+		r.Max = s.settings.ToolSearch.MaxResults
+	}
+	var result *ipc.SearchResult
+	if r.ToolID != "" {
+		e, err := s.d.resolve(v, r.ToolID)
+		if err != nil {
+			return nil, err
+		}
+		result = &ipc.SearchResult{Query: r.ToolID, Count: 1, Confidence: 1, Matches: []ipc.Match{{ToolInfo: s.d.toolInfo(v, e)}}}
+	} else {
+		var err error
+		if result, err = s.d.search(v, r, s.settings.ToolSearch.MatchingThreshold); err != nil {
+			return nil, err
+		}
+	}
+	snapshot := s.d.index.Snapshot()
+	ids := make([]tool.ID, 0, len(result.Matches))
+	for i := range result.Matches {
+		m := &result.Matches[i]
+		id := tool.ID{Server: m.Server, Name: m.Tool}
+		for _, e := range snapshot.Find(m.ToolID, v.visible) {
+			if e.Tool.ID == id {
+				l := listedOf(e.Tool)
+				m.Listed = &l
+				ids = append(ids, id)
+			}
+		}
+	}
+	if s.Activate(ids...) {
+		s.refresh()
+	}
+	return result, nil
+}
+
+// briefs describes the visible servers to an agent.
+func (d *Daemon) briefs(v view) []ipc.ServerBrief {
+	snapshot := d.index.Snapshot()
+	tools := map[string]int{}
+	for e := range snapshot.All(v.visible) {
+		tools[e.Key]++
+	}
+	categories := map[string][]string{}
+	for _, c := range snapshot.Categories(v.visible) {
+		for _, e := range c.Tools {
+			if about := cmp.Or(c.Description, c.Name); !slices.Contains(categories[e.Key], about) {
+				categories[e.Key] = append(categories[e.Key], about)
+			}
+		}
+	}
+	out := []ipc.ServerBrief{}
+	for _, s := range v.list() {
+		if v.gateOf(s) == pending || v.gateOf(s) == disabled || tools[s.Key] == 0 {
+			continue
+		}
+		about := strings.Join(categories[s.Key], "; ")
+		if l, ok := snapshot.Listing(s.Key); ok && l.Instructions != "" {
+			about = l.Instructions
+		}
+		out = append(out, ipc.ServerBrief{Name: s.Name, Tools: tools[s.Key], About: cut(tool.CleanLine(about), 200)})
+	}
+	return out
+}
+
+// cut shortens s to at most max bytes on a rune boundary, with a mark.
+func cut(s string, max int) string {
+	if len(s) <= max {
+		return s
+	}
+	end := max - len("…")
+	for end > 0 && !isRuneStart(s[end]) {
+		end--
+	}
+	return s[:end] + "…"
+}
+
+func isRuneStart(b byte) bool { return b&0xC0 != 0x80 }
