@@ -244,7 +244,7 @@ func understand(raw json.RawMessage) (t target, problem string) {
 		arguments = input
 	}
 	switch {
-	case len(t.understood) == 0 && hasArguments:
+	case len(t.understood) == 0 && !empty(given):
 		t.arguments = given // byte for byte
 	case len(arguments) == 0:
 		t.arguments = json.RawMessage("{}")

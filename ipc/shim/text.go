@@ -62,10 +62,15 @@ func refusal(r *ipc.Refusal, f facts, viaCall bool, understood []string) json.Ra
 	for _, u := range understood {
 		b.WriteString(u + " ")
 	}
-	name := r.Tool.ID.String()
+	// A tool is named as it is called next: by its own name or by its id.
+	byID := viaCall && !(f.lists(r.Tool) && !r.Tool.ReadOnly) && r.Why != ipc.CallByName
+	name := r.Tool.Name
+	if byID {
+		name = r.Tool.ID.String()
+	}
 	switch r.Why {
 	case ipc.CallByName:
-		fmt.Fprintf(&b, "%s was not run: it is in your tool list, so call it by its own name, %s, with the same arguments.%s", name, r.Tool.Name, deferred(f, r.Tool.Name))
+		fmt.Fprintf(&b, "%s was not run: it is in your tool list, so call it by that name, with the same arguments.%s", name, deferred(f, name))
 		return textResult(b.String(), true)
 	case ipc.NotSeen:
 		fmt.Fprintf(&b, "%s was not run, because its definition had not been shown here yet.", name)
@@ -79,8 +84,8 @@ func refusal(r *ipc.Refusal, f facts, viaCall bool, understood []string) json.Ra
 	switch {
 	case !viaCall:
 		b.WriteString(" Call it again with arguments that fit this definition:")
-	case f.lists(r.Tool) && !r.Tool.ReadOnly:
-		fmt.Fprintf(&b, " It is in your tool list now: call it by its own name, %s.%s Its definition:", r.Tool.Name, deferred(f, r.Tool.Name))
+	case !byID:
+		fmt.Fprintf(&b, " It is in your tool list now: call it by that name.%s Its definition:", deferred(f, name))
 	default:
 		fmt.Fprintf(&b, " Call tool_call again with tool_id %s and arguments that fit this definition:", name)
 	}
