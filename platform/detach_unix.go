@@ -36,6 +36,7 @@ func StartDetached(exe string, args, env []string, logfile string) (pid int, err
 		Stderr:      out,
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}
+	sealDescriptors(3)
 	if err := startOwn(cmd); err != nil {
 		return 0, fmt.Errorf("starting %s in the background: %w", exe, causeOf(err))
 	}

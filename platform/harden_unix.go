@@ -4,6 +4,8 @@ package platform
 
 import (
 	"fmt"
+	"os"
+	"strconv"
 	"sync/atomic"
 	"syscall"
 
@@ -15,11 +17,12 @@ var umaskBefore atomic.Int64
 
 // Harden shields what this process knows from the disk and from other processes
 // of the machine: no core dumps, on Linux no reading of its memory by others of
-// the same user, and a umask of 077 for what it writes. A process calls it once,
-// first. Servers get the umask back that was there before: their files are the
+// the same user, a umask of 077 for what it writes, and no inherited descriptor
+// for what it starts. A process calls it once, first. Servers get the umask back that was there before: their files are the
 // user's.
 func Harden() error {
 	umaskBefore.Store(int64(syscall.Umask(0o077)) + 1)
+	sealDescriptors(3)
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_CORE, &limit); err != nil {
 		return fmt.Errorf("switching core dumps off: %w", err)
@@ -42,6 +45,18 @@ func inheritedUmask() int {
 	v := syscall.Umask(0o077) // the only way to read it is to set it
 	syscall.Umask(v)
 	return v
+}
+
+func sealEach(from int) {
+	entries, err := os.ReadDir("/dev/fd")
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if fd, err := strconv.Atoi(e.Name()); err == nil && fd >= from {
+			syscall.CloseOnExec(fd)
+		}
+	}
 }
 
 // shieldKeeper is Harden for the keeper, which reads the environment of servers

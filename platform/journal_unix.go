@@ -4,7 +4,7 @@ package platform
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -104,10 +104,14 @@ func (j *journal) close() {
 	}
 }
 
-// stateKey names a state directory in the marker: path, device and inode, so
-// that a daemon of the same user in a container with the same paths, whose
+// stateKey names a state directory in marks: a hash of path, device and inode,
+// so that a daemon of the same user in a container with the same paths, whose
 // processes this one sees, is another one.
-func stateKey(journal string) string {
+type stateKey uint64
+
+func (k stateKey) String() string { return fmt.Sprintf("%016x", uint64(k)) }
+
+func stateKeyOf(journal string) stateKey {
 	abs, err := filepath.Abs(journal)
 	if err != nil {
 		abs = journal
@@ -123,15 +127,14 @@ func stateKey(journal string) string {
 		}
 	}
 	sum := sha256.Sum256([]byte(id + " " + filepath.Base(abs)))
-	return hex.EncodeToString(sum[:8])
+	return stateKey(binary.BigEndian.Uint64(sum[:8]))
 }
 
 // Sweep kills what an earlier daemon of this journal left when it was killed
 // together with its keeper: the processes in the journal (by pid and start
 // time), their groups, the sessions they are in, everything below, and every
-// process of ours that carries the daemon's marker in its environment. Not found
-// is only one that left its session, lost its parents and has another
-// environment.
+// process of ours that carries one of the daemon's two marks, in its environment
+// and in its limits (Linux).
 //
 // The caller holds the state lock and has started nothing yet. killed counts
 // processes; the error says what could not be ended in 2 s.
@@ -149,7 +152,7 @@ func Sweep(journal string, log *slog.Logger) (killed int, err error) {
 			data = journalData{} // another boot's, or damaged: the markers remain
 		}
 	}
-	c := claim{key: stateKey(journal) + ":", data: data}
+	c := claim{key: stateKeyOf(journal), data: data}
 	deadline := time.Now().Add(stopStep)
 	dead := make(map[int]uint64)
 	for empty := 0; ; {
@@ -189,12 +192,16 @@ func Sweep(journal string, log *slog.Logger) (killed int, err error) {
 
 // claim tells which processes are a daemon's.
 type claim struct {
-	key  string
+	key  stateKey // 0: not by marks
 	data journalData
 }
 
 func (c *claim) isKeeper(p proc) bool {
 	return slices.ContainsFunc(c.data.Keepers, func(e journalEntry) bool { return e.PID == p.pid && e.Start == p.start })
+}
+
+func (c *claim) marked(pid int) bool {
+	return c.key != 0 && (strings.HasPrefix(markerOf(pid), c.key.String()+":") || sameDaemon(tagOf(pid), makeTag(uint64(c.key), 0)))
 }
 
 // pick never takes this process nor one above it: a server may run a shell that
@@ -223,7 +230,7 @@ func (c *claim) pick(table []proc) []proc {
 		if p.uid != uid || spared[p.pid] || p.zombie {
 			continue
 		}
-		if owned[p.pid] || owned[p.pgid] || owned[p.sid] || strings.HasPrefix(markerOf(p.pid), c.key) {
+		if owned[p.pid] || owned[p.pgid] || owned[p.sid] || c.marked(p.pid) {
 			roots = append(roots, p.pid)
 		}
 	}

@@ -46,7 +46,7 @@ type Keeper struct {
 	options KeeperOptions
 	log     *slog.Logger
 	journal *journal
-	key     string
+	key     stateKey
 	stop    context.CancelFunc // of the reaper
 	wg      sync.WaitGroup
 
@@ -76,7 +76,10 @@ type starting struct {
 	answer  chan message
 }
 
-type osProcess struct{ link *link }
+type osProcess struct {
+	link  *link
+	start uint64
+}
 
 // NewKeeper makes this process the parent of orphans below it, where the system
 // has that, and reaps them from then on. It starts no process yet.
@@ -95,7 +98,7 @@ func NewKeeper(o KeeperOptions) (*Keeper, error) {
 		return nil, fmt.Errorf("becoming the parent of orphans: %w", err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	k := &Keeper{options: o, log: o.Log, journal: newJournal(o.Journal, o.Log), key: stateKey(o.Journal), stop: stop}
+	k := &Keeper{options: o, log: o.Log, journal: newJournal(o.Journal, o.Log), key: stateKeyOf(o.Journal), stop: stop}
 	if hasSubreaper {
 		children := make(chan os.Signal, 1)
 		signal.Notify(children, syscall.SIGCHLD)
@@ -152,10 +155,10 @@ func (k *Keeper) Start(c Command) (*Process, error) {
 	defer syscall.Close(errs)
 
 	p := &Process{Stdin: stdin, Stdout: stdout, Stderr: stderr, keeper: k, label: c.Label,
-		done: make(chan struct{}), cleared: make(chan struct{}), osProcess: osProcess{l}}
-	marker := fmt.Sprintf("%s:%s:%d", k.key, k.options.Instance, number)
+		done: make(chan struct{}), cleared: make(chan struct{}), osProcess: osProcess{link: l}}
+	marker := fmt.Sprintf("%v:%s:%d", k.key, k.options.Instance, number)
 	answer, err := l.ask(p, message{Op: "start", Path: c.Path, Args: c.Args, Dir: c.Dir,
-		Env: withMarker(c.Env, marker), Marker: marker, Umask: inheritedUmask()}, in, out, errs)
+		Env: withMarker(c.Env, marker), Marker: marker, Tag: makeTag(uint64(k.key), number), Umask: inheritedUmask()}, in, out, errs)
 	if err == nil && answer.Op == "failed" {
 		err = explainExec(c.Path, syscall.Errno(answer.Errno))
 	}
@@ -203,7 +206,7 @@ func (k *Keeper) connect() (*link, int, error) {
 		Path:       path,
 		Args:       append([]string{k.options.Executable}, k.options.Args...),
 		Dir:        "/",
-		Env:        []string{"GOMAXPROCS=1", markerName + "=" + k.key + ":" + k.options.Instance + ":keeper"},
+		Env:        []string{"GOMAXPROCS=1", markerName + "=" + k.key.String() + ":" + k.options.Instance + ":keeper"},
 		Stderr:     os.Stderr, // a crash of it belongs into the daemon's log
 		ExtraFiles: []*os.File{theirs},
 		// Its own session: no signal of a terminal, and every server below it
@@ -278,7 +281,7 @@ func (l *link) take(m message) {
 		s := l.waiting[m.ID]
 		delete(l.waiting, m.ID)
 		if s != nil && m.Op == "started" {
-			s.process.PID = m.PID
+			s.process.PID, s.process.start = m.PID, m.Start
 			l.procs[m.PID] = s.process
 		}
 		l.mu.Unlock()
@@ -353,16 +356,14 @@ func (l *link) lost() {
 
 // killOrphans ends what a keeper that is gone held.
 func (l *link) killOrphans(procs map[int]*Process) error {
-	c := claim{data: journalData{Keepers: []journalEntry{{PID: l.cmd.Process.Pid, Start: l.start}}}, key: "\x00"}
+	c := claim{data: journalData{Keepers: []journalEntry{{PID: l.cmd.Process.Pid, Start: l.start}}}}
 	for pid := range procs {
-		if p, ok := findProc(pid); ok && (p.sid == l.cmd.Process.Pid || p.sid == pid) {
-			c.data.Children = append(c.data.Children, journalEntry{PID: pid, Start: p.start})
-		}
+		c.data.Children = append(c.data.Children, journalEntry{PID: pid, Start: procs[pid].start})
 	}
 	k := l.keeper
 	k.mu.Lock()
 	if k.link == nil { // no new keeper yet: all that carries the marker was this one's
-		c.key = k.key + ":"
+		c.key = k.key
 	}
 	k.mu.Unlock()
 	deadline := time.Now().Add(keeperPatience)

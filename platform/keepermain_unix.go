@@ -41,6 +41,7 @@ func KeeperMain() int {
 		return 1
 	}
 	shieldKeeper()
+	sealDescriptors(3)
 	// Caught and dropped, not ignored: an ignored signal would stay ignored in
 	// every server.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGTSTP)
@@ -88,6 +89,7 @@ func KeeperMain() int {
 type ward struct {
 	pid      int
 	marker   string
+	tag      uint64
 	reaped   bool
 	killing  bool
 	asked    bool           // leftovers got their SIGTERM
@@ -131,6 +133,7 @@ func (k *wards) start(m message) {
 		return
 	}
 	syscall.Umask(m.Umask)
+	putTag(m.Tag)
 	pid, err := syscall.ForkExec(m.Path, m.Args, &syscall.ProcAttr{
 		Dir:   m.Dir,
 		Env:   m.Env,
@@ -145,7 +148,7 @@ func (k *wards) start(m message) {
 		_ = k.wire.send(message{Op: "failed", ID: m.ID, Errno: int(errno)})
 		return
 	}
-	k.byPID[pid] = &ward{pid: pid, marker: m.Marker, members: make(map[int]uint64)}
+	k.byPID[pid] = &ward{pid: pid, marker: m.Marker, tag: m.Tag, members: make(map[int]uint64)}
 	p, _ := findProc(pid) // there at least as a zombie: only reap ends it
 	_ = k.wire.send(message{Op: "started", ID: m.ID, PID: pid, Start: p.start})
 }
@@ -207,7 +210,7 @@ func (k *wards) clear(now time.Time) (again bool) {
 }
 
 // left is what lives of a server: itself, its group, its session, what is below
-// those, what was seen below it before, and orphans that carry its marker.
+// those, what was seen below it before, and orphans that carry its marker or tag.
 func (k *wards) left(w *ward, table []proc) []proc {
 	var roots []int
 	for _, p := range table {
@@ -218,7 +221,7 @@ func (k *wards) left(w *ward, table []proc) []proc {
 		// An orphan is no ward, and a child of ours or of init.
 		orphan := (p.ppid == k.self || p.ppid == 1 && !hasSubreaper) && k.byPID[p.pid] == nil
 		if p.pid == w.pid || p.pgid == w.pid || p.sid == w.pid || member && start == p.start ||
-			orphan && !p.zombie && markerOf(p.pid) == w.marker {
+			orphan && !p.zombie && (markerOf(p.pid) == w.marker || w.tag != 0 && tagOf(p.pid) == w.tag) {
 			roots = append(roots, p.pid)
 		}
 	}

@@ -33,6 +33,7 @@ type message struct {
 	Env    []string `json:",omitempty"`
 	Dir    string   `json:",omitempty"`
 	Marker string   `json:",omitempty"`
+	Tag    uint64   `json:",omitempty"`
 	Umask  int      `json:",omitempty"`
 
 	files []int // descriptors that came along
