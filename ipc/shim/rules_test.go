@@ -2,6 +2,7 @@ package shim_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -48,6 +49,7 @@ func testRules(t *testing.T, newWorld func(*testing.T) world) {
 func in(t *testing.T, name string, newWorld func(*testing.T) world, f func(*testing.T, world)) {
 	t.Run(name, func(t *testing.T) {
 		if w := newWorld(t); !w.Virtual() {
+			t.Parallel() // such a world takes real seconds
 			f(t, w)
 			return
 		}
@@ -215,10 +217,28 @@ func rule02(t *testing.T, newWorld func(*testing.T) world) {
 	})
 }
 
-// settleAll lets a virtual world come to rest.
+// settleAll lets a virtual world come to rest. A real one is given the time of
+// a round trip through it, which is what a notification too many would take.
 func settleAll(w world) {
 	if w.Virtual() {
 		synctest.Wait()
+		return
+	}
+	for range 3 {
+		if b, err := w.Connect(context.Background()); err == nil {
+			_, _ = b.Categories(context.Background(), ipc.CategoriesRequest{})
+		}
+	}
+}
+
+// eventually waits until what the world does by itself has come true.
+func eventually(t *testing.T, w world, what string, come func() bool) {
+	t.Helper()
+	settleAll(w)
+	for start := time.Now(); !come(); time.Sleep(time.Millisecond) {
+		if time.Since(start) > 5*time.Second {
+			t.Fatalf("it never came: %s", what)
+		}
 	}
 }
 
@@ -342,7 +362,7 @@ func rule04(t *testing.T, newWorld func(*testing.T) world) {
 			t.Error("a notification without a change of bytes")
 		}
 		w.Set("kicad", gerber, create)
-		settleAll(w)
+		eventually(t, w, "a notification about the tool that left", func() bool { return a.notifications() > n })
 		a.list()
 		want(t, a.names(), append(shim.FixedNames(), "lab_steps_two", "kicad_create_project", "kicad_export_gerber")...)
 		if got := a.notifications() - n; got != 1 {
@@ -399,7 +419,7 @@ func rule05(t *testing.T, newWorld func(*testing.T) world) {
 		a.search("export")
 		n := a.notifications()
 		w.Set("kicad", changed, drill)
-		settleAll(w)
+		eventually(t, w, "a notification about the change", func() bool { return a.notifications() > n })
 		a.list()
 		if a.notifications() != n+1 {
 			t.Errorf("%d notifications for one change", a.notifications()-n)
@@ -454,9 +474,7 @@ func rule08(t *testing.T, newWorld func(*testing.T) world) {
 		a.search("gerber drill waits")
 		names, n := a.names(), a.notifications()
 		_, pending := a.begin("tools/call", `{"name":"kicad_wait_long","arguments":{}}`)
-		for len(w.Calls()) == 0 {
-			time.Sleep(time.Millisecond)
-		}
+		eventually(t, w, "the call at the server", func() bool { return len(w.Calls()) > 0 })
 		w.Crash(false)
 		r := a.result(<-pending)
 		if !r.IsError || !strings.Contains(r.text(), "not known") {
@@ -493,9 +511,7 @@ func rule08(t *testing.T, newWorld func(*testing.T) world) {
 		w.Set("kicad", waits)
 		a := attach(t, w, bareClient, mode(ipc.Direct))
 		a.begin("tools/call", `{"name":"kicad_wait_long","arguments":{}}`)
-		for len(w.Calls()) == 0 {
-			time.Sleep(time.Millisecond)
-		}
+		eventually(t, w, "the call at the server", func() bool { return len(w.Calls()) > 0 })
 		before := time.Now()
 		a.in.Close()
 		if err := <-a.ended; err != nil {
@@ -504,11 +520,7 @@ func rule08(t *testing.T, newWorld func(*testing.T) world) {
 		if took := time.Since(before); took > 100*time.Millisecond {
 			t.Errorf("Run took %v to return", took)
 		}
-		for start := time.Now(); !slices.Contains(w.Calls(), "cancelled kicad::wait_long"); time.Sleep(time.Millisecond) {
-			if time.Since(start) > 5*time.Second {
-				t.Fatalf("the call goes on: %q", w.Calls())
-			}
-		}
+		eventually(t, w, "the cancellation of the call", func() bool { return slices.Contains(w.Calls(), "cancelled kicad::wait_long") })
 	})
 }
 
@@ -599,13 +611,9 @@ func rule10(t *testing.T, newWorld func(*testing.T) world) {
 		}
 		for i, id := range []string{`"cänc el"`, `90071992547409931234567890`} {
 			a.send(`{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"kicad_wait_long"}}`)
-			for len(w.Calls()) == 2*i {
-				time.Sleep(time.Millisecond)
-			}
+			eventually(t, w, "the call at the server", func() bool { return len(w.Calls()) > 2*i })
 			a.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + strings.Replace(id, "ä", `\u00e4`, 1) + `,"reason":"r"}}`)
-			for len(w.Calls()) == 2*i+1 {
-				time.Sleep(time.Millisecond)
-			}
+			eventually(t, w, "its cancellation", func() bool { return len(w.Calls()) > 2*i+1 })
 		}
 		a.request("ping", `{}`)
 		for _, line := range a.transcript() {
