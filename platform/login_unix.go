@@ -62,12 +62,12 @@ func LoginEnviron(ctx context.Context, base func() []string) (Environ, error) {
 		if !attempt.complete {
 			// The interactive files were not read, and those are where version
 			// managers live.
-			merged["PATH"] = joinPath(merged["PATH"], wellKnownDirs(merged["HOME"], func(n string) string { return merged[n] })...)
+			merged["PATH"] = withWellKnown(merged["PATH"], merged["HOME"], func(n string) string { return merged[n] })
 			origin += " and well-known directories"
 		}
 		return Environ{Vars: merged, Origin: origin, Problem: strings.Join(causes, "; ")}, nil
 	}
-	own["PATH"] = joinPath(own["PATH"], wellKnownDirs(own["HOME"], func(n string) string { return own[n] })...)
+	own["PATH"] = withWellKnown(own["PATH"], own["HOME"], func(n string) string { return own[n] })
 	return Environ{Vars: own, Origin: "well-known directories", Problem: strings.Join(causes, "; ")}, nil
 }
 
@@ -135,7 +135,10 @@ wait:
 	for {
 		select {
 		case section = <-found:
-			break wait
+			if section != nil || !running {
+				break wait
+			}
+			found = nil // the end of the output without it: how it ends says why
 		case waitErr = <-exited:
 			running = false
 			drained = time.After(200 * time.Millisecond)
@@ -156,10 +159,13 @@ wait:
 	}
 	r.Close()
 	if section == nil {
-		if waitErr == nil {
-			waitErr = errors.New("it printed no environment")
+		switch {
+		case running:
+			return nil, waitErr
+		case waitErr != nil:
+			return nil, fmt.Errorf("%w, before it printed its environment", waitErr)
 		}
-		return nil, waitErr
+		return nil, errors.New("it printed no environment")
 	}
 	vars := parseEnv(section, marker+"-next")
 	if _, ok := vars["PATH"]; !ok {

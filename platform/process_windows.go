@@ -75,7 +75,7 @@ func LoginEnviron(ctx context.Context, base func() []string) (Environ, error) {
 			delete(e.Vars, name)
 		}
 	}
-	e.Vars["PATH"] = joinPath(path, wellKnownDirs(e.Get("USERPROFILE"), e.Get)...)
+	e.Vars["PATH"] = withWellKnown(path, e.Get("USERPROFILE"), e.Get)
 	return e, nil
 }
 

@@ -57,6 +57,30 @@ func wellKnownDirs(home string, get func(string) string) []string {
 	})
 }
 
+// withWellKnown adds them to a PATH: the user's before the system's, which is
+// where a version manager puts itself, so that its node wins over the one in
+// /usr/bin; the others at the end.
+func withWellKnown(path, home string, get func(string) string) string {
+	list := filepath.SplitList(path)
+	system := slices.IndexFunc(list, func(dir string) bool {
+		return slices.Contains([]string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"}, dir)
+	})
+	if system < 0 {
+		system = len(list)
+	}
+	first, last := slices.Clone(list[:system]), list[system:]
+	for _, dir := range wellKnownDirs(home, get) {
+		switch {
+		case slices.Contains(list, dir):
+		case strings.HasPrefix(dir, home+string(filepath.Separator)):
+			first = append(first, dir)
+		default:
+			last = append(slices.Clone(last), dir)
+		}
+	}
+	return strings.Join(slices.Concat(first, last), string(filepath.ListSeparator))
+}
+
 // nvmBin is the directory of nvm's default version, else of the newest one.
 func nvmBin(root string) string {
 	installed, err := filepath.Glob(filepath.Join(root, "versions", "node", "v*"))
