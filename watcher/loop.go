@@ -328,10 +328,10 @@ func (l *loop) start(batch []*file, how depth, results chan<- found, given <-cha
 		jobs[i] = job{f, f.kind, f.loc, f.seen, f.force, anchor}
 		f.force = false
 	}
-	done, late := l.done, l.late
+	done, late, look := l.done, l.late, l.o.look
 	l.jobs.Go(func() {
 		for _, j := range jobs {
-			r := found{j.f, lookAt(j.loc, j.kind, j.seen, j.force, j.anchor)}
+			r := found{j.f, look(j.loc, j.kind, j.seen, j.force, j.anchor)}
 			select {
 			case results <- r:
 				continue

@@ -54,8 +54,10 @@ type Options struct {
 	// leaves 400 of that second for reading and publishing.
 	MaxWait time.Duration
 
-	// blind leaves out the events of the file system, as on one that has none.
+	// For tests: blind leaves out the events of the file system, as on one that has
+	// none, and look stands for lookAt, as on one that does not answer.
 	blind bool
+	look  func(loc clientconfig.Location, kind kind, last seen, force bool, anchor string) look
 }
 
 const (
@@ -95,6 +97,9 @@ func New(o Options) *Watcher {
 	}
 	if o.MaxWait <= 0 {
 		o.MaxWait = 600 * time.Millisecond
+	}
+	if o.look == nil {
+		o.look = lookAt
 	}
 	if o.Environ == nil {
 		o.Environ = func(name string) (string, bool) {
