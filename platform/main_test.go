@@ -110,6 +110,7 @@ func init() {
 		"contest":  contestRole,
 		"detached": detachedRole,
 		"stranger": strangerRole,
+		"hardened": hardenedRole,
 	}
 }
 
@@ -256,11 +257,27 @@ func strangerRole() error {
 	return nil
 }
 
+func hardenedRole() error {
+	syscall.Umask(0o022)
+	if err := Harden(); err != nil {
+		return err
+	}
+	umask := syscall.Umask(0o077)
+	var core syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_CORE, &core); err != nil {
+		return err
+	}
+	fmt.Printf("umask %#o\ncore %d\nserver umask %#o\n", umask, core.Cur, inheritedUmask())
+	printDumpable()
+	return nil
+}
+
 func fmtLine(pid int) string { return strconv.Itoa(pid) + "\n" }
 
 func detachedRole() error {
 	sid := ownSession()
 	fmt.Printf("pid %d sid %d ppid %d dir %s\n", os.Getpid(), sid, os.Getppid(), must(os.Getwd()))
+	fmt.Printf("marker %q\n", os.Getenv(markerName))
 	return nil
 }
 
