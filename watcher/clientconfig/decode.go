@@ -102,6 +102,9 @@ type decoder struct {
 	data   []byte
 	places *places
 	out    Content
+	// root is where the servers of the root at hand begin in out.Servers: of two
+	// under one root the last counts, of two roots the first.
+	root int
 }
 
 func (d *decoder) parse() (*node, error) {
@@ -176,6 +179,7 @@ func (d *decoder) twice(what string, first, second int, server string) {
 // servers reads the entries of a map or a list of servers. project is the root
 // for which they hold.
 func (d *decoder) servers(n *node, project string) {
+	d.root = len(d.out.Servers)
 	switch n.kind {
 	case kMap:
 		for _, m := range n.members {
@@ -232,8 +236,15 @@ func (d *decoder) server(name string, at int, n *node, project string) {
 	// itself sees only that one.
 	if i := slices.IndexFunc(d.out.Servers, func(o Server) bool { return o.Name == cleaned && o.Source.Root == project }); i >= 0 {
 		old := d.out.Servers[i].Source
-		d.problem(at, cleaned, fmt.Sprintf("a server of this name is there twice, at line %d, column %d and at line %d, column %d; the last one counts",
-			old.Line, old.Col, line, col), "remove or rename one of them")
+		which := "last"
+		if i < d.root {
+			which = "first"
+		}
+		d.problem(at, cleaned, fmt.Sprintf("a server of this name is there twice, at line %d, column %d and at line %d, column %d; the %s one counts",
+			old.Line, old.Col, line, col, which), "remove or rename one of them")
+		if i < d.root {
+			return
+		}
 		d.out.Servers = slices.Delete(d.out.Servers, i, i+1)
 	}
 	if f != nil {
