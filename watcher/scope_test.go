@@ -1,0 +1,336 @@
+package watcher
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/toolsd/toolsd/watcher/clientconfig"
+)
+
+// TestProjects: the files of a project are read once a request came from there,
+// with its parents up to the home directory, and stay watched.
+func TestProjects(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.write(".cursor/mcp.json", mcp("u"))
+	w.write(".mcp.json", mcp("home"))            // HOME is no project
+	w.write("work/.mcp.json", mcp("w"))          // a parent
+	w.write("work/p/.vscode/mcp.json", mcp("p")) // with another client's root
+	w.write("other/.mcp.json", mcp("o"))
+	w.mkdir("work/p/src/deep")
+	w.start()
+	w.awaitServers("u=run-u")
+	if w.See(w.path("work/p/src/deep")) {
+		t.Error("a project is known before it was read")
+	}
+	w.see("work/p/src/deep")
+	if got, want := w.list(w.Latest()), "u=run-u w=run-w@work p=run-p@work/p"; got != want {
+		t.Errorf("the servers are %s, want %s", got, want)
+	}
+	if !w.See(w.path("work/p")) || !w.See(w.path("work/p/src/deep")) || !w.See(w.home) {
+		t.Error("a directory whose files are in the snapshot is not known")
+	}
+	want := []string{w.path("work"), w.path("work/p"), w.path("work/p/src"), w.path("work/p/src/deep")}
+	if d := cmp.Diff(want, w.Latest().Projects); d != "" {
+		t.Error(d)
+	}
+	w.write("work/p/src/.cursor/mcp.json", mcp("s"))
+	w.awaitServers("u=run-u w=run-w@work p=run-p@work/p s=run-s@work/p/src")
+	w.replace("work/.mcp.json", mcp("w=other"))
+	w.awaitServers("u=run-u w=other@work p=run-p@work/p s=run-s@work/p/src")
+
+	for _, s := range w.Latest().Servers {
+		if s.Source.Root != "" && s.Source.Scope != clientconfig.Project {
+			t.Errorf("%s of a project has the scope %s", s.Name, s.Source.Scope)
+		}
+		wantDir := s.Source.Root
+		if wantDir == "" {
+			wantDir = w.home
+		}
+		if s.Dir != wantDir {
+			t.Errorf("%s runs in %s, want %s", s.Name, s.Dir, wantDir)
+		}
+	}
+	w.remove("work")
+	w.see("other")
+	w.await("the removed project forgotten", func(s *Snapshot) bool {
+		return w.list(s) == "o=run-o@other u=run-u" || len(s.Projects) == 5 // the grace is tested elsewhere
+	})
+}
+
+func TestKnownProjects(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.write("p/.mcp.json", mcp("p"))
+	w.start(func(o *Options) { o.Projects = []string{w.path("p"), w.path("gone")} })
+	if got := w.list(w.Latest()); got != "p=run-p@p" {
+		t.Errorf("the servers are %s", got)
+	}
+}
+
+func TestManyProjects(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t).start()
+	for i := range maxProjects + 10 {
+		dir := fmt.Sprintf("p%03d", i)
+		w.write(dir+"/.mcp.json", mcp("s"))
+		w.see(dir)
+	}
+	if n := len(w.Latest().Projects); n != maxProjects {
+		t.Errorf("%d projects are watched, want %d", n, maxProjects)
+	}
+	if w.See(w.path("p000")) {
+		t.Error("the first project is still known")
+	}
+	w.see("p000")
+}
+
+func TestVisible(t *testing.T) {
+	w := newWorld(t)
+	w.mkdir("p/q/r")
+	w.mkdir("pq")
+	w.link("p", "link")
+	above := filepath.Dir(w.home)
+	for _, c := range []struct {
+		cwd, root string
+		want      bool
+	}{
+		{"p", "p", true}, {"p/q/r", "p", true}, {"p/q/r", "p/q", true}, {"p", "p/q", false}, {"pq", "p", false},
+		{"link", "p", true}, {"p/q", "link", true}, {"link/q/r", "link/q", true}, {"p/new/dir", "link", true},
+		{w.home, w.home, true}, {"p", w.home, false}, {"p", above, false}, {above, above, true},
+		{filepath.Join(above, "x"), above, true}, {"p", string(filepath.Separator), false}, {"", "p", false}, {"p", "", false},
+	} {
+		path := func(p string) string {
+			if p == "" {
+				return ""
+			}
+			return w.path(p)
+		}
+		if got := visible(path(c.cwd), path(c.root), w.home); got != c.want {
+			t.Errorf("Visible(%q, %q) = %v", c.cwd, c.root, got)
+		}
+	}
+	t.Setenv("HOME", w.home)
+	t.Setenv("USERPROFILE", w.home)
+	if Visible(w.path("p"), w.home) || !Visible(w.path("link/q"), w.path("p")) {
+		t.Error("Visible does not go by the home directory of the environment")
+	}
+}
+
+// TestCheckoutReadsNothingElse: a link in a checkout does not lead out of it.
+func TestCheckoutReadsNothingElse(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.write("secret/mcp.json", mcp("secret"))
+	w.write("p/conf/real.json", mcp("inside"))
+	w.link("../secret/mcp.json", "p/.mcp.json")
+	w.link(w.path("secret"), "p/.cursor")
+	w.link("../conf/real.json", "p/.vscode/mcp.json")
+	w.link(w.path("p/conf/real.json"), "p/.roo/mcp.json") // absolute, but inside
+	w.start()
+	w.see("p")
+	if got := w.list(w.Latest()); got != "inside=run-inside@p" {
+		t.Errorf("the servers are %s", got)
+	}
+	if sources := w.Latest().Servers[0].Sources; len(sources) != 2 {
+		t.Errorf("the sources are %v", sources)
+	}
+	messages := w.messages(w.Latest())
+	for _, file := range []string{"p/.mcp.json", "p/.cursor/mcp.json"} {
+		if m := file + ":0:0: the file cannot be read: it is a symbolic link that leads out of the project"; !slices.Contains(messages, m) {
+			t.Errorf("missing %q in %q", m, messages)
+		}
+	}
+	for _, p := range w.Latest().Problems {
+		if strings.Contains(p.Message, "leads out") && p.Root != w.path("p") {
+			t.Errorf("the problem %+v does not name its project", p)
+		}
+	}
+	w.replace("p/.mcp.json", mcp("mine"))
+	w.await("the file itself", func(s *Snapshot) bool { return strings.Contains(w.list(s), "mine=run-mine@p") })
+}
+
+// TestUserFileIsNoProjectFile: a request from a directory whose project files are
+// the user's own.
+func TestUserFileIsNoProjectFile(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	dir := ".config/opencode"
+	if runtime.GOOS == "windows" {
+		t.Skip("opencode keeps its file elsewhere")
+	}
+	w.write(dir+"/opencode.json", `{"mcp": {"o": {"type": "local", "command": ["run-o"]}}}`)
+	w.start()
+	w.see(dir)
+	if got := w.list(w.Latest()); got != "o=run-o" {
+		t.Errorf("the servers are %s", got)
+	}
+	if n := len(w.Latest().Servers[0].Sources); n != 1 {
+		t.Errorf("it has %d sources", n)
+	}
+}
+
+// TestPerProjectEntries of the user's own file are seen in that project only, and
+// are trusted like the user's.
+func TestPerProjectEntries(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.mkdir("real")
+	w.link("real", "link")
+	w.write(".claude.json", fmt.Sprintf(`{"mcpServers": {"a": {"command": "x"}}, "projects": {%q: {"mcpServers": {"a": {"command": "y"}}}}}`, w.path("link")))
+	w.start()
+	if got := w.list(w.Latest()); got != "a=x a-claude-code=y@real" {
+		t.Errorf("the servers are %s", got)
+	}
+	if s := w.Latest().Servers[1]; s.Source.Scope != clientconfig.User || s.Source.Root != w.path("real") || s.Declared != "a" {
+		t.Errorf("got %+v", s)
+	}
+}
+
+func TestOwnSettings(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.write("toolsd/config.json", `{
+  "mcpServers": {"both": {"command": "mine"}, "locked": {"command": "mine"}, "self": {"command": "/usr/bin/toolsd", "args": ["mcp"]}},
+  "files": ["~/team.json", "more.json", "none.json"],
+  "toolSerch": {}
+}`)
+	w.write("managed/config.json", `{
+  "mcpServers": {"both": {"command": "team"}, "locked": {"command": "team"}, "team": {"command": "team"}},
+  "locked": ["mcpServers.locked", "toolSearch.maxResults"],
+  "toolSearch": {"maxResults": 7, "minPct": 3}
+}`)
+	w.write("team.json", mcp("t"))
+	w.write("toolsd/more.json", mcp("m"))
+	w.write(".cursor/mcp.json", mcp("c"))
+	w.write("p/.cursor/mcp.json", mcp("pc"))
+	w.start()
+	w.see("p")
+	s := w.Latest()
+	if got, want := w.list(s), "both=mine c=run-c locked=team m=run-m t=run-t team=team pc=run-pc@p"; got != want {
+		t.Errorf("the servers are %s\nwant            %s", got, want)
+	}
+	want := []string{
+		"toolsd/config.json:2:47: the managed file locks this server: the entry here has no effect",
+		`toolsd/config.json:4:3: unknown key "toolSerch" (did you mean toolSearch?)`,
+		"toolsd/none.json:0:0: the setting files names none.json, which does not exist",
+	}
+	if d := cmp.Diff(want, w.messages(s)); d != "" {
+		t.Error(d)
+	}
+	if s.Settings.ToolSearch.MaxResults != 7 || s.Settings.ToolSearch.MinPct != 3 {
+		t.Errorf("the settings are %+v", s.Settings.ToolSearch)
+	}
+
+	w.write("toolsd/config.json", `{"clients": {"cursor": false}, "toolSearch": {"minPct": 1}}`)
+	w.awaitServers("both=team locked=team team=team")
+	if got := w.Latest().Settings.ToolSearch.MinPct; got != 1 {
+		t.Errorf("minPct is %v", got)
+	}
+	w.write("toolsd/config.json", `{"toolSearch": {"minPct": 1`)
+	w.await("a problem", func(s *Snapshot) bool { return len(s.Problems) > 0 })
+	if got := w.Latest().Settings; got.ToolSearch.MinPct != 1 || got.Clients["cursor"] {
+		t.Errorf("a broken file changed the settings to %+v", got)
+	}
+}
+
+// TestExpansion: variables come from the environment that the daemon captured,
+// and files that entries name are watched too.
+func TestExpansion(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	value := make(chan string, 1)
+	value <- "one"
+	w.write(".claude.json", `{"mcpServers": {"a": {"command": "run", "args": ["${WHICH}"]}, "b": {"command": "run", "args": ["${NOT_SET}"]}}}`)
+	w.write(".cursor/mcp.json", `{"mcpServers": {"e": {"command": "run", "envFile": "${userHome}/e.env"}}}`)
+	w.write("e.env", "TOKEN=first\n")
+	w.start(func(o *Options) {
+		o.Environ = func(name string) (string, bool) {
+			if name != "WHICH" {
+				return "", false
+			}
+			v := <-value
+			value <- v
+			return v, true
+		}
+	})
+	find := func(s *Snapshot, name string) Server {
+		i := slices.IndexFunc(s.Servers, func(s Server) bool { return s.Name == name })
+		if i < 0 {
+			t.Fatalf("no server %s in %s", name, w.list(s))
+		}
+		return s.Servers[i]
+	}
+	a := find(w.Latest(), "a")
+	if a.Args[0] != "one" || a.Written.Args[0] != "${WHICH}" {
+		t.Errorf("expanded %q, written %q", a.Args, a.Written.Args)
+	}
+	if b := find(w.Latest(), "b"); !strings.Contains(b.Problem, "NOT_SET") {
+		t.Errorf("the problem of b is %q", b.Problem)
+	}
+	if e := find(w.Latest(), "e"); e.Env["TOKEN"] != "first" || e.Problem != "" {
+		t.Errorf("e has %v, %q", e.Env, e.Problem)
+	}
+	before := w.count()
+	<-value
+	value <- "two"
+	w.Refresh()
+	w.await("expanded anew", func(s *Snapshot) bool { return find(s, "a").Args[0] == "two" })
+	w.replace("e.env", "TOKEN=second\n")
+	w.await("the new token", func(s *Snapshot) bool { return find(s, "e").Env["TOKEN"] == "second" })
+	if got := w.count() - before; got != 2 {
+		t.Errorf("%d snapshots were published, want 2", got)
+	}
+}
+
+// TestPlacesMoveSilently: lines that move are right in the latest snapshot but
+// are no news.
+func TestPlacesMoveSilently(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.write(".claude.json", mcp("c"))
+	w.start()
+	before, line := w.count(), w.Latest().Servers[0].Source.Line
+	w.replace(".claude.json", "\n\n\n"+mcp("c"))
+	deadline := time.NewTimer(live)
+	defer deadline.Stop()
+	for w.Latest().Servers[0].Source.Line != line+3 {
+		select {
+		case <-w.nextTurn():
+		case <-deadline.C:
+			t.Fatalf("the line is still %d", w.Latest().Servers[0].Source.Line)
+		}
+	}
+	if w.count() != before {
+		t.Error("a moved line was published")
+	}
+}
+
+func (w *world) nextTurn() <-chan struct{} {
+	w.Watcher.mu.Lock()
+	defer w.Watcher.mu.Unlock()
+	return w.turn
+}
+
+// TestPermission: a file that may not be read keeps its servers.
+func TestPermission(t *testing.T) {
+	if os.Getuid() <= 0 {
+		t.Skip("nothing is forbidden to this user, or the system does not count users")
+	}
+	t.Parallel()
+	w := newWorld(t)
+	w.write(".cursor/mcp.json", mcp("a"))
+	w.start()
+	if err := os.Chmod(w.path(".cursor/mcp.json"), 0); err != nil {
+		t.Fatal(err)
+	}
+	w.await("a problem", func(s *Snapshot) bool { return len(s.Problems) == 1 && w.list(s) == "a=run-a" })
+}
