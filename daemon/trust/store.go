@@ -25,12 +25,18 @@ type Store struct {
 	path string
 	log  *slog.Logger
 
-	mu      sync.Mutex // held over a change and its write, never by a reader
-	unsaved bool       // memory is ahead of the disk; guarded by mu
-	unfit   [2]bool    // what is at the two paths is not ours to overwrite; guarded by mu
+	mu   sync.Mutex // held over a change and its write, never by a reader
+	disk [2]onDisk  // the file and its copy; guarded by mu
 
-	now    atomic.Pointer[state]  // never changed after it was stored
-	behind atomic.Pointer[string] // why memory is ahead of the disk; nil when it is not
+	now   atomic.Pointer[state]  // never changed after it was stored
+	fault atomic.Pointer[string] // what could not be written; nil when all is
+}
+
+// onDisk is how one of the two files differs from the state in memory.
+type onDisk struct {
+	unfit  bool // not written by us: moved aside before it is replaced
+	behind bool // older than memory
+	allows bool // and it would let run what memory does not
 }
 
 // Open reads the state at path. It always returns a Store: one that approves
@@ -44,8 +50,8 @@ func Open(path string, log *slog.Logger) *Store {
 	s := &Store{path: path, log: log}
 	file, err := readState(path)
 	copied, copyErr := readState(path + prevSuffix)
-	s.unfit = [2]bool{isUnfit(err), isUnfit(copyErr)}
-	if s.unfit[1] {
+	s.disk = [2]onDisk{{unfit: isUnfit(err)}, {unfit: isUnfit(copyErr)}}
+	if s.disk[1].unfit {
 		log.Warn("the previous copy of the approvals is not fit", "cause", copyErr)
 	}
 	loaded := newState()
@@ -65,25 +71,35 @@ func Open(path string, log *slog.Logger) *Store {
 		loaded.Closed = true
 		loaded.Lost = fmt.Sprintf("%v; nothing is approved, and every server waits", err)
 	}
-	if loaded.Lost != "" {
-		log.Error("reading the approvals", "problem", loaded.Lost)
-	}
 	s.now.Store(loaded)
+	// Both files are made whole at once, so that a second fault does not bring
+	// back what the first one left on the disk.
+	if loaded == file {
+		s.disk[1].behind = copyErr != nil
+	} else if loaded.Lost != "" {
+		log.Error("reading the approvals", "problem", loaded.Lost)
+		s.disk[0] = onDisk{unfit: !errors.Is(err, errAbsent), behind: true, allows: err == nil}
+		s.disk[1].behind = true
+		loaded.Writes++
+	}
+	if err := s.Sync(); err != nil {
+		log.Error("writing the approvals", "cause", err)
+	}
 	return s
 }
 
 // Problem says what is wrong with the file; empty when nothing is. That
 // approvals were lost is said until the user approved something again.
 func (s *Store) Problem() string {
-	if b := s.behind.Load(); b != nil {
-		return *b
+	if f := s.fault.Load(); f != nil {
+		return *f
 	}
 	return s.now.Load().Lost
 }
 
 // Hint says what to do about Problem.
 func (s *Store) Hint() string {
-	if s.behind.Load() != nil {
+	if s.fault.Load() != nil {
 		return "make room on the disk; the daemon tries again by itself"
 	}
 	if s.now.Load().Lost != "" {
@@ -185,16 +201,22 @@ func (s *Store) approve(list []Approval, all bool) error {
 func (s *Store) grant(next *state) error {
 	next.Writes++
 	if err := s.write(0, next); err != nil {
+		// The content may be there although the last step failed; what was refused
+		// must not hold after a restart.
+		if there, readErr := readState(s.path); readErr == nil && there.Writes == next.Writes {
+			old := s.now.Load().clone()
+			old.Writes = next.Writes + 1
+			s.now.Store(old)
+			s.disk = [2]onDisk{{behind: true, allows: true}, {behind: true}}
+			s.flush()
+		}
 		return err
 	}
 	s.now.Store(next)
-	if err := s.write(1, next); err != nil {
-		s.unsaved = true
+	s.disk[1].behind = true
+	if err := s.flush(); err != nil {
 		s.log.Warn("writing the copy of the approvals", "cause", err)
-		return nil
 	}
-	s.unsaved = false
-	s.behind.Store(nil)
 	return nil
 }
 
@@ -214,70 +236,81 @@ func (s *Store) Revoke(subject Subject) error {
 	next.Revoked[subject] = today()
 	next.Writes++
 	s.now.Store(next)
-	return s.flush()
+	for i := range s.disk {
+		s.disk[i].behind, s.disk[i].allows = true, true
+	}
+	err := s.flush()
+	if err != nil {
+		s.log.Error("writing the approvals", "cause", err)
+	}
+	return err
 }
 
 // Sync writes what an earlier change could not. It is cheap when there is nothing.
 func (s *Store) Sync() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.unsaved {
-		return nil
-	}
 	return s.flush()
 }
 
-// flush writes the state in memory to the file and the copy. What cannot be
-// written is emptied, which needs no space on the disk: the next start then
-// approves nothing rather than what was revoked. s.mu is held.
+// flush writes the state in memory where the disk is behind. A file that cannot be
+// written and would let run what was taken back is emptied, which needs no space:
+// the next start then approves nothing. s.mu is held.
 func (s *Store) flush() error {
 	now := s.now.Load()
-	err, errCopy := s.write(0, now), s.write(1, now)
-	if err == nil && errCopy == nil {
-		s.unsaved = false
-		s.behind.Store(nil)
-		return nil
-	}
-	s.unsaved = true
-	var voided error
-	if err != nil {
-		voided = empty(s.path)
-	}
-	if errCopy != nil {
-		voided = errors.Join(voided, empty(s.path+prevSuffix))
+	var failed error
+	open, voided := false, false
+	for i := range s.disk {
+		d := &s.disk[i]
+		if !d.behind {
+			continue
+		}
+		err := s.write(i, now)
+		if err == nil {
+			continue
+		}
+		failed = cmp.Or(failed, err)
+		if d.allows {
+			d.allows = empty(s.file(i)) != nil
+			open = open || d.allows
+			voided = voided || i == 0 && !d.allows
+		}
 	}
 	switch {
-	case voided != nil:
-		err = fmt.Errorf("it holds only until the daemon ends, because it could not be written: %w", errors.Join(err, errCopy))
-	case err != nil:
-		err = fmt.Errorf("it holds, but could not be written, so the next start will approve nothing: %w", err)
-	default:
-		err = fmt.Errorf("it holds and was written, but not its copy: %w", errCopy)
+	case failed == nil:
+		s.fault.Store(nil)
+		return nil
+	case open:
+		failed = fmt.Errorf("what was taken back holds only until the daemon ends, because it could not be written: %w", failed)
+	case voided:
+		failed = fmt.Errorf("what was taken back could not be written, so the next start will approve nothing: %w", failed)
 	}
-	text := "taking back an approval: " + err.Error()
-	s.behind.Store(&text)
-	s.log.Error("writing the approvals", "cause", err)
-	return err
+	text := "the approvals: " + failed.Error()
+	s.fault.Store(&text)
+	return failed
 }
+
+func (s *Store) file(i int) string { return s.path + [2]string{"", prevSuffix}[i] }
 
 // write puts a state into the file (0) or its copy (1). What is there and was not
 // written by this package is moved aside first, for a person to look at.
-func (s *Store) write(which int, st *state) error {
+func (s *Store) write(i int, st *state) error {
 	data, err := encodeState(st)
 	if err != nil {
 		return err
 	}
-	path := s.path
-	if which == 1 {
-		path += prevSuffix
-	}
-	if s.unfit[which] {
+	path := s.file(i)
+	if s.disk[i].unfit {
 		if err := os.Rename(path, path+".unfit"); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("moving the unfit file aside: %w", err)
 		}
-		s.unfit[which] = false
+		s.disk[i].unfit = false
 	}
-	return platform.WriteFileAtomic(path, data, 0o600)
+	if err := platform.WriteFileAtomic(path, data, 0o600); err != nil {
+		return err
+	}
+	s.disk[i] = onDisk{}
+	return nil
 }
 
 func today() time.Time { return time.Now().UTC().Truncate(time.Second) }

@@ -138,7 +138,7 @@ func (s *Store) remember(subject Subject, tools []*tool.Tool, first bool) error 
 	err := s.grant(next)
 	if err != nil && first {
 		s.now.Store(next)
-		s.unsaved = true
+		s.disk[0].behind, s.disk[1].behind = true, true
 	}
 	return err
 }
