@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"runtime"
 	"strings"
 
@@ -72,9 +73,21 @@ func (t *Set) run(ctx context.Context, s *server, def Server, onChanged func()) 
 	if err != nil {
 		return nil, err
 	}
+	// docker run and its like leave a container behind when they are killed.
+	ids := t.opts.LogDir
+	if ids == "" {
+		ids = os.TempDir()
+	}
+	argv, cleanup := platform.KillableContainer(append([]string{cmd.Path}, cmd.Args[1:]...), ids, cmd.Env...)
+	cmd.Args = append(cmd.Args[:1], argv[1:]...)
 	p, err := t.spawn(cmd)
 	if err != nil {
 		return nil, fmt.Errorf("starting %s: %w", def.Def.Command, err)
+	}
+	stop := p.stop
+	p.stop = func(ctx context.Context) {
+		stop(ctx)
+		cleanup(ctx)
 	}
 	s.stderr.mark("started, pid %d", p.pid)
 	s.publish(func(st *Status) { st.PID = p.pid })

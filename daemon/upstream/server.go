@@ -180,7 +180,12 @@ func (s *server) excused(err error) bool {
 func (s *server) fail(err error, p *policy) bool {
 	def := s.definition()
 	reason, hint := explain(err, def, s.clean)
-	s.stderr.mark("%s", reason)
+	var exit *exitError
+	if errors.As(err, &exit) {
+		s.stderr.mark("%s", exit.how) // its last words are above
+	} else {
+		s.stderr.mark("%s", reason)
+	}
 	var auth *authError
 	var missing *platform.NotFoundError
 	switch now := time.Now(); {
