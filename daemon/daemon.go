@@ -119,14 +119,20 @@ func (d *Daemon) Run(ctx context.Context) error {
 
 	ctx, d.finish = context.WithCancelCause(ctx)
 	defer d.finish(nil)
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	defer d.finish(nil)
+	captured := make(chan struct{}) // the slowest part of a start, so it begins first
+	parts.Go(func() {
+		defer close(captured)
+		d.captureEnviron(ctx)
+	})
 	if err := d.open(); err != nil {
 		return err
 	}
 	defer d.index.Close()
 	defer d.calls.Close()
-
-	var parts sync.WaitGroup
-	defer parts.Wait()
+	defer parts.Wait() // they use what is closed above
 	defer d.finish(nil)
 	parts.Go(func() {
 		if err := d.watcher.Run(ctx); err != nil && ctx.Err() == nil {
@@ -162,8 +168,15 @@ func (d *Daemon) Run(ctx context.Context) error {
 			d.finish(fmt.Errorf("supervising servers: %w", err))
 		}
 	})
-	parts.Go(func() { d.captureEnviron(ctx) })
 	parts.Go(func() { d.reconcileLoop(ctx) })
+	parts.Go(func() {
+		select {
+		case <-captured:
+			d.watcher.Refresh() // ${VAR} in config files may have other values now
+			d.reconcileSoon()
+		case <-ctx.Done():
+		}
+	})
 
 	<-ctx.Done()
 	close(d.ended)

@@ -34,8 +34,6 @@ func (d *Daemon) captureEnviron(ctx context.Context) {
 	d.environ.value.Store(&captured)
 	close(d.environ.ready)
 	d.log.Info("environment for servers", "origin", captured.Origin)
-	d.watcher.Refresh() // ${VAR} in config files may have other values now
-	d.reconcileSoon()
 }
 
 func (d *Daemon) loginEnviron(ctx context.Context) (platform.Environ, error) {
