@@ -89,12 +89,17 @@ func TestFaultsOverHTTP(t *testing.T) {
 		t.Run(tt.mode, func(t *testing.T) {
 			f.t = t
 			key := servers[i].Key
-			st := f.untilState(key, tt.state)
+			var st Status
+			if tt.state == Backoff {
+				st = f.untilDown(key)
+			} else {
+				st = f.untilState(key, tt.state)
+			}
 			if !strings.Contains(st.Reason, tt.reason) || st.Version != tt.version {
 				t.Errorf("%+v, want version %q and reason %q", st, tt.version, tt.reason)
 			}
 			if tt.state != Ready {
-				if st.Hint == "" || st.Retry.IsZero() != (tt.state == Failed) {
+				if st.Hint == "" || st.Retry.IsZero() != (tt.mode == "401" || tt.mode == "403") {
 					t.Errorf("hint or retry: %+v", st)
 				}
 				if n := len(webs[i].Requests()); tt.state == Failed && n > 3 {
@@ -149,7 +154,7 @@ func TestHTTPListChanged(t *testing.T) {
 				f.until("the refused stream", func() bool { return count(w, "GET", "*") == 1 })
 				return // it refuses, and must not be asked again: the count below would grow
 			}
-			f.until("a stream", func() bool { f.wakeSoon(); return count(w, "GET", "*") == 1 })
+			f.until("a stream", func() bool { return count(w, "GET", "*") == 1 })
 			raw, err := f.call("s", "add_tool", `{"name":"late"}`)
 			text(t, raw, err)
 			f.until("the new tool", func() bool { return find(f.listing("s").Tools, "late") != nil })
@@ -159,9 +164,6 @@ func TestHTTPListChanged(t *testing.T) {
 		})
 	}
 }
-
-// wakeSoon lets until ask again about what no status tells.
-func (f *fixture) wakeSoon() { time.AfterFunc(10*time.Millisecond, f.wakeUp) }
 
 // A session that the server forgot is begun again, once per call, and the tools
 // are listed anew.
@@ -244,7 +246,7 @@ func TestHTTPRedirect(t *testing.T) {
 			t.Errorf("%s %s carried %v", r.Method, r.Message, r.Header)
 		}
 	}
-	st := f.untilState("m", Backoff)
+	st := f.untilDown("m")
 	if !strings.Contains(st.Reason, "redirect to "+url+"/new") || strings.Contains(st.Reason, "abc") || !strings.Contains(st.Hint, "url") {
 		t.Errorf("moved: %+v", st)
 	}
@@ -260,7 +262,7 @@ func TestHTTPServerComesLater(t *testing.T) {
 	url := "http://" + h.Listener.Addr().String()
 	h.Listener.Close()
 	f := start(t, Options{}, webServer("s", url, clientconfig.Auto))
-	st := f.untilState("s", Backoff)
+	st := f.untilDown("s")
 	if !strings.Contains(st.Reason, "connecting to 127.0.0.1:") || !strings.Contains(st.Hint, "running") {
 		t.Errorf("status %+v", st)
 	}

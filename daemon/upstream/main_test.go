@@ -114,7 +114,8 @@ func (f *fixture) wakeUp() {
 	f.changed = make(chan struct{})
 }
 
-// until waits until cond holds. It is asked again after every change.
+// until waits until cond holds. It is asked again after every change, and now
+// and then for what no change tells.
 func (f *fixture) until(what string, cond func() bool) {
 	f.t.Helper()
 	late := time.After(patience)
@@ -127,6 +128,7 @@ func (f *fixture) until(what string, cond func() bool) {
 		}
 		select {
 		case <-changed:
+		case <-time.After(20 * time.Millisecond):
 		case <-late:
 			var rest []string
 			for key, st := range f.All() {
@@ -157,6 +159,16 @@ func (f *fixture) names(key string) []string {
 		out = append(out, t.Name)
 	}
 	return out
+}
+
+// untilDown waits until the server failed once, whether it was parked since or not.
+func (f *fixture) untilDown(key string) Status {
+	f.t.Helper()
+	f.until(key+" is down", func() bool {
+		st := f.Status(key)
+		return st.State == Backoff || st.State == Failed
+	})
+	return f.Status(key)
 }
 
 // call calls a tool and returns the raw result.

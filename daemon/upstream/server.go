@@ -121,12 +121,17 @@ func (s *server) run() {
 	def := s.definition()
 	lazy := def.Def.Start == "lazy"
 	p := newPolicy()
+	why := "" // it ended the last time
 	if lazy && def.Known && !s.rest(Lazy, "", "", time.Time{}, p) {
 		return
 	}
 	for s.gone.Err() == nil {
 		if at := p.earliest(time.Now()); at.After(time.Now()) {
-			s.rest(Backoff, "it was started "+fmt.Sprint(maxSpawns)+" times within a minute", "", at, p)
+			reason := fmt.Sprintf("it was started %d times within a minute", maxSpawns)
+			if why != "" {
+				reason += ", the last time: " + why
+			}
+			s.rest(Backoff, reason, "toolsd restart "+def.Name+" tries again now", at, p)
 			continue
 		}
 		p.spawned(time.Now())
@@ -134,11 +139,13 @@ func (s *server) run() {
 		if err == errRestart {
 			continue
 		}
-		if err == nil {
+		served := err == nil
+		if served {
 			began := time.Now()
 			err = s.serve(link, lazy)
 			p.lived(time.Since(began))
 		}
+		why, _ = explain(err, def, s.clean)
 		switch {
 		case s.gone.Err() != nil:
 			return
@@ -148,7 +155,7 @@ func (s *server) run() {
 			}
 		case err == errRestart:
 			p.reset()
-		case s.excused(err):
+		case s.excused(err, served):
 			p.failures = 0
 		default:
 			if !s.fail(err, p) {
@@ -166,14 +173,14 @@ var (
 
 // excused reports whether a connection's end is nobody's fault, so that the next
 // one follows at once.
-func (s *server) excused(err error) bool {
+func (s *server) excused(err error, served bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if time.Now().Before(s.graceEnd) {
 		s.graceEnd = time.Time{} // once per jump
 		return true
 	}
-	return errors.Is(err, errSessionLost)
+	return served && errors.Is(err, errSessionLost)
 }
 
 // fail rests after a failure, as long as its kind wants. False: s is to stop.

@@ -109,7 +109,9 @@ func redirect(next *http.Request, via []*http.Request) error {
 		return fmt.Errorf("it redirects from https to %s://%s, which is not followed", next.URL.Scheme, next.URL.Host)
 	}
 	kept := http.Header{}
-	for _, name := range []string{"Accept", "Content-Type", headerVersion} {
+	// Those of the protocol: the session is one that this host, or another it
+	// redirects to, has given out.
+	for _, name := range []string{"Accept", "Content-Type", headerVersion, headerSession, "Mcp-Method", "Mcp-Name", "Last-Event-Id"} {
 		if v := next.Header.Get(name); v != "" {
 			kept.Set(name, v)
 		}
