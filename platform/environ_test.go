@@ -100,7 +100,7 @@ func TestLoginEnviron(t *testing.T) {
 			if !strings.Contains(e.Problem, c.problem) || c.problem == "" && c.origin != "" && e.Problem != "" {
 				t.Errorf("problem %q", e.Problem)
 			}
-			if e.Vars["HOME"] != h || e.Vars["PATH"] == "" || e.Vars["USER"] == "" {
+			if e.Vars["HOME"] != h || e.Vars["PATH"] == "" || e.Vars["USER"] != userName() {
 				t.Errorf("%v", e.Vars)
 			}
 			for _, name := range []string{resolving, "DISABLE_AUTO_UPDATE", "SHLVL", "PWD", "_"} {
@@ -131,8 +131,16 @@ func processesIn(home string) (pids []int) {
 	return pids
 }
 
+func userName() string {
+	e, _ := passwd()
+	return e.name
+}
+
 // A service manager may give nothing at all.
 func TestLoginEnvironFromNothing(t *testing.T) {
+	if userName() == "" {
+		t.Skip("the user data base does not know this user")
+	}
 	e := login(t)
 	for _, name := range []string{"HOME", "PATH", "USER", "LOGNAME", "SHELL"} {
 		if e.Vars[name] == "" {
