@@ -126,7 +126,9 @@ func (s *attached) refuse(t *tool.Tool, viaCall bool) *ipc.Refusal {
 	if seen == "" {
 		why = ipc.NotSeen
 	}
-	s.Session.Saw(map[tool.ID]tool.Hash{t.ID: t.Hash}, false)
+	shown := map[tool.ID]tool.Hash{t.ID: t.Hash}
+	s.Session.Saw(shown, false)
+	s.d.noteShown(s.view(), shown)
 	if !viaCall && s.Session.Activate(t.ID) {
 		s.refresh()
 	}

@@ -236,6 +236,7 @@ func (d *Daemon) Activate(ctx context.Context, r ipc.ActivateRequest) (*ipc.Acti
 		seen[e.Tool.ID] = e.Tool.Hash
 		ids = append(ids, e.Tool.ID)
 	}
+	d.noteShown(v, seen)
 	if s != nil {
 		s.Session.Saw(seen, false)
 		if s.Session.Activate(ids...) {

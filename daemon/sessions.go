@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/toolsd/toolsd/daemon/session"
+	"github.com/toolsd/toolsd/daemon/trust"
 	"github.com/toolsd/toolsd/index"
 	"github.com/toolsd/toolsd/index/tool"
 	"github.com/toolsd/toolsd/ipc"
@@ -243,7 +244,27 @@ func (s *attached) Close() error {
 
 func (s *attached) Saw(_ context.Context, seen map[tool.ID]tool.Hash, listed bool) error {
 	s.Session.Saw(seen, listed)
+	s.d.noteShown(s.view(), seen)
 	return nil
+}
+
+// noteShown takes the mark "changed" from tools whose present definition an
+// agent has been shown. Where changed tools are held, only an approval does.
+func (d *Daemon) noteShown(v view, seen map[tool.ID]tool.Hash) {
+	if v.settings.Trust.Tools == "hold" {
+		return
+	}
+	snapshot := d.index.Snapshot()
+	for id, hash := range seen {
+		for _, e := range snapshot.Find(id.String(), v.visible) {
+			if e.Tool.ID != id || e.Tool.Hash != hash {
+				continue
+			}
+			if err := d.trust.SawTool(trust.Subject(e.Key), e.Tool); err != nil {
+				d.log.Warn("remembering a definition that was shown", "tool", id.String(), "cause", err)
+			}
+		}
+	}
 }
 
 // Search finds and activates in one step.

@@ -1,0 +1,173 @@
+package daemon
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/toolsd/toolsd/daemon/upstream/faultserver"
+	"github.com/toolsd/toolsd/index/tool"
+	"github.com/toolsd/toolsd/ipc"
+	"github.com/toolsd/toolsd/watcher/clientconfig"
+)
+
+// calls asks the fault server behind a session how often echo was called there.
+func calls(t *testing.T, s ipc.Session, server string) int {
+	t.Helper()
+	run := func(name string) json.RawMessage {
+		c := ipc.SessionCall{Tool: server + "::" + name, ViaCall: true}
+		o, err := s.Call(t.Context(), c)
+		if err == nil && o.Refused != nil { // now it has seen it
+			o, err = s.Call(t.Context(), c)
+		}
+		if err != nil || o.Result == nil {
+			t.Fatalf("%s: %s %v", name, ipc.Encode(o), err)
+		}
+		return o.Result
+	}
+	run("echo")
+	var result struct{ Content []struct{ Text string } }
+	var stats faultserver.Stats
+	if err := json.Unmarshal(run("stats"), &result); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal([]byte(result.Content[0].Text), &stats); err != nil {
+		t.Fatal(err)
+	}
+	return stats.Calls["echo"]
+}
+
+func TestShare(t *testing.T) {
+	m := newMachine(t)
+	m.config(object{
+		"all":   fault("ok"),
+		"alone": fault("ok", object{"toolsd": object{"share": "session"}}),
+		"ours":  fault("ok", object{"toolsd": object{"share": "project"}}),
+	}, object{"toolSearch": object{"minPct": 0, "minTokens": 0}})
+	m.write(filepath.Join(m.project, ".git", "HEAD"), "ref: refs/heads/main")
+	r := m.start()
+	for _, name := range []string{"all", "alone", "ours"} {
+		r.until(name+" is known", func() bool { return r.server(name).Tools > 0 })
+	}
+	attach := func(cwd string) ipc.Session {
+		s, err := r.client.Attach(t.Context(), ipc.AttachRequest{Client: "test", CWD: cwd}, ipc.Events{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	a, b, elsewhere := attach(m.project), attach(filepath.Join(m.project, "sub")), attach(m.home)
+	for _, test := range []struct {
+		server  string
+		s       ipc.Session
+		want    int
+		because string
+	}{
+		{"all", a, 1, "the first call"}, {"all", b, 2, "one process for all"}, {"all", elsewhere, 3, "one process for all"},
+		{"alone", a, 1, "the first call"}, {"alone", b, 1, "a process of its own"}, {"alone", a, 2, "its own again"},
+		{"ours", a, 1, "the first call"}, {"ours", b, 2, "the same repository"}, {"ours", elsewhere, 1, "another project"},
+	} {
+		if got := calls(t, test.s, test.server); got != test.want {
+			t.Errorf("%s: echo ran %d times in this process, want %d (%s)", test.server, got, test.want, test.because)
+		}
+	}
+	if n := r.server("alone").Instances; n != 2 {
+		t.Errorf("%d own processes of alone, want 2", n)
+	}
+	if err := a.Close(); err != nil {
+		t.Error(err)
+	}
+	r.until("the process of the session that ended is gone", func() bool { return r.server("alone").Instances == 1 })
+}
+
+func TestDefaultShare(t *testing.T) {
+	for _, test := range []struct {
+		words string
+		want  string
+	}{
+		{"npx -y @playwright/mcp@latest", "session"},
+		{"npx chrome-devtools-mcp@1.2", "session"},
+		{"/usr/lib/node_modules/@playwright/mcp/cli.js", "session"},
+		{"npx -y @modelcontextprotocol/server-puppeteer", "session"},
+		{"npx -y @acme/not-@playwright", "shared"},
+		{"uvx mcp-server-git --repository my-browsermcp-notes", "shared"},
+		{"node server.js", "shared"},
+	} {
+		words := strings.Fields(test.words)
+		got := defaultShare(clientconfig.Server{Transport: clientconfig.Stdio, Command: words[0], Args: words[1:]})
+		if got != test.want {
+			t.Errorf("%s: %s, want %s", test.words, got, test.want)
+		}
+	}
+}
+
+func TestAChangedToolIsMarkedUntilItIsShown(t *testing.T) {
+	m := newMachine(t)
+	list := filepath.Join(m.home, "tools.json")
+	m.write(list, `[{"name":"cut","description":"cut a cable","inputSchema":{"type":"object"}}]`)
+	m.config(object{"lab": fault("tools=" + list)})
+	r := m.start()
+	r.untilState("lab", ipc.StateReady)
+	why := func() string {
+		w, err := r.client.Why(t.Context(), ipc.WhyRequest{Subject: "lab::cut"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Join(w.Reasons, "\n")
+	}
+	if strings.Contains(why(), "changed") {
+		t.Errorf("a tool of a first list is marked: %s", why())
+	}
+	m.write(list, `[{"name":"cut","description":"cut the power","inputSchema":{"type":"object"}}]`)
+	if _, err := r.client.Restart(t.Context(), ipc.ServerRequest{Name: "lab"}); err != nil {
+		t.Fatal(err)
+	}
+	r.until("it is marked", func() bool { return strings.Contains(why(), "changed") })
+	s, err := r.client.Attach(t.Context(), ipc.AttachRequest{Client: "test"}, ipc.Events{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	seen := map[tool.ID]tool.Hash{}
+	for _, l := range s.Hello().List {
+		seen[l.ID] = l.Hash
+	}
+	if err := s.Saw(t.Context(), seen, true); err != nil || len(seen) == 0 {
+		t.Fatal(err)
+	}
+	r.until("the mark is gone", func() bool { return !strings.Contains(why(), "changed") })
+}
+
+func TestHeldToolsWaitForApproval(t *testing.T) {
+	m := newMachine(t)
+	list := filepath.Join(m.home, "tools.json")
+	m.write(list, `[{"name":"cut","inputSchema":{"type":"object"}}]`)
+	m.config(object{"lab": fault("tools=" + list)}, object{"trust": object{"tools": "hold"}})
+	r := m.start()
+	r.untilState("lab", ipc.StateReady)
+	m.write(list, `[{"name":"cut","description":"other","inputSchema":{"type":"object"}},{"name":"burn","description":"marker text","inputSchema":{"type":"object"}}]`)
+	if _, err := r.client.Restart(t.Context(), ipc.ServerRequest{Name: "lab"}); err != nil {
+		t.Fatal(err)
+	}
+	r.until("both are held", func() bool { return r.server("lab").State == ipc.StateReady && r.server("lab").Tools == 0 })
+	if got := r.ids("burn cut marker text"); len(got) != 0 {
+		t.Errorf("held tools are found: %v", got)
+	}
+	if _, err := r.call("lab::burn", "{}"); err == nil {
+		t.Error("a held tool runs")
+	}
+	w, err := r.client.Why(t.Context(), ipc.WhyRequest{Subject: "lab::burn"})
+	if err != nil || w.State != "held" || !strings.Contains(w.Hint, "toolsd trust lab::burn") {
+		t.Errorf("%s %v", ipc.Encode(w), err)
+	}
+	if _, err := r.client.Trust(t.Context(), ipc.TrustRequest{Action: ipc.TrustApprove, Name: "lab::burn"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.ids("burn"); len(got) != 1 || got[0] != "lab::burn" {
+		t.Errorf("after the approval: %v", got)
+	}
+	if _, err := r.call("lab::burn", "{}"); err != nil {
+		t.Error(err)
+	}
+}
