@@ -40,7 +40,8 @@ type project struct {
 	dir   string   // where the server runs, below the root; words are relative to it
 	out   bool     // it runs outside of the root
 	files map[string]File
-	err   error // the first file that could not be read
+	tried map[string]role // paths that were looked at; the definition names most of them often
+	err   error           // the first file that could not be read
 }
 
 func projectFiles(written, expanded clientconfig.Server, root string) ([]File, error) {
@@ -52,7 +53,7 @@ func projectFiles(written, expanded clientconfig.Server, root string) ([]File, e
 		return nil, fmt.Errorf("opening the project: %w", err)
 	}
 	defer opened.Close()
-	p := &project{root: opened, roots: []string{filepath.ToSlash(filepath.Clean(root))}, files: map[string]File{}}
+	p := &project{root: opened, roots: []string{filepath.ToSlash(filepath.Clean(root))}, files: map[string]File{}, tried: map[string]role{}}
 	if real, err := filepath.EvalSymlinks(root); err == nil && real != root {
 		p.roots = append(p.roots, filepath.ToSlash(real))
 	}
@@ -271,6 +272,7 @@ func (p *project) manifest(word string, into any) bool {
 // role says why a file is part of a definition.
 type role int
 
+// From the one that counts most to the one that counts least.
 const (
 	code     role = iota // it runs
 	argument             // it is named; what is plainly a data base does not count
@@ -477,6 +479,10 @@ func (p *project) note(name string, err error) {
 }
 
 func (p *project) add(rel string, r role) {
+	if before, ok := p.tried[rel]; ok && before <= r {
+		return
+	}
+	p.tried[rel] = r
 	found, outside, info := p.walk(rel)
 	if outside != "" {
 		if name := path.Clean(rel); name != ".." && !strings.HasPrefix(name, "../") { // else the argument itself says it
