@@ -220,10 +220,10 @@ var clients = []Client{
 		},
 	},
 	{
-		Slug: "kilo", Name: "Kilo Code", Pointer: "mcp", Also: []string{"mcpServers"}, Unit: time.Millisecond, Dialect: Curly,
+		Slug: "kilo", Name: "Kilo Code", Pointer: "mcp", Also: []string{"mcp", "mcpServers"}, Unit: time.Millisecond, Dialect: Curly,
 		Files: []File{
 			settings("{xdg}/kilo/kilo.json"), settings("{xdg}/kilo/kilo.jsonc"),
-			projectSettings("kilo.json"), projectSettings("kilo.jsonc"), project(".kilocode/mcp.json"),
+			projectSettings("kilo.json"), projectSettings("kilo.jsonc"), at("mcpServers", project(".kilocode/mcp.json")),
 		},
 	},
 	{

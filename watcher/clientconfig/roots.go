@@ -29,7 +29,7 @@ var roots = []struct {
 // file as a whole is not usable.
 func (d *decoder) roots(file *node) error {
 	d.duplicates(file, "")
-	own := append([]string{d.loc.Pointer}, d.client.Also...)
+	own := ownRoots(d.loc, d.client)
 	found := false
 	for _, pointer := range own {
 		if pointer == "" {
@@ -73,6 +73,15 @@ func (d *decoder) roots(file *node) error {
 	}
 	d.switchedOff(file)
 	return nil
+}
+
+// ownRoots are the pointers to servers that need no remark in this file.
+func ownRoots(loc Location, client Client) []string {
+	own := []string{loc.Pointer}
+	for _, p := range client.Also {
+		own = appendNew(own, p)
+	}
+	return own
 }
 
 // bare reads a file whose top level is the map of servers.
