@@ -148,7 +148,7 @@ func (e Environ) runnable(path string) (found, cause string) {
 			}
 		case info.IsDir():
 			cause = "is a directory"
-		case runtime.GOOS != "windows" && info.Mode().Perm()&0o111 == 0:
+		case !canExecute(c):
 			cause = "is not executable"
 		default:
 			return c, ""

@@ -215,12 +215,13 @@ func (c *claim) pick(table []proc) []proc {
 	for pid := os.Getpid(); pid > 0 && !spared[pid]; pid = byPID[pid].ppid {
 		spared[pid] = true
 	}
-	// The kernel does not give a number away as long as a group or session has
-	// it, so a group whose leader is gone is still the one in the journal; one
-	// whose leader is another process is not.
+	// A group or session whose leader is another process by now is another one.
+	// One whose leader is gone most likely is the one in the journal, for the
+	// kernel does not give its number away; it is believed only where there are
+	// no tags to know it by.
 	owned := make(map[int]bool)
 	for _, e := range slices.Concat(c.data.Keepers, c.data.Children) {
-		if p, ok := byPID[e.PID]; !ok || p.start == e.Start {
+		if p, ok := byPID[e.PID]; ok && p.start == e.Start || !ok && !tagsWork() {
 			owned[e.PID] = true
 		}
 	}

@@ -268,9 +268,7 @@ func TestNothingOutlivesTheDaemon(t *testing.T) {
 		for range 3 {
 			d.next(t, "exited")
 		}
-		if n := childrenOf(d.cmd.Process.Pid); n != 0 {
-			t.Errorf("the daemon has %d children, zombies included", n)
-		}
+		within(t, 5*time.Second, "the daemon has no child, zombies included", func() bool { return childrenOf(d.cmd.Process.Pid) == 0 })
 		// The daemon goes on with a new keeper.
 		fmt.Fprintln(d.stdin, "tree")
 		if keeper := int(d.next(t, "keeper")); keeper == d.keeper || keeper == 0 {

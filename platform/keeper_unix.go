@@ -10,7 +10,6 @@ import (
 	"maps"
 	"os"
 	"os/exec"
-	"os/signal"
 	"runtime"
 	"slices"
 	"strconv"
@@ -100,19 +99,7 @@ func NewKeeper(o KeeperOptions) (*Keeper, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	k := &Keeper{options: o, log: o.Log, journal: newJournal(o.Journal, o.Log), key: stateKeyOf(o.Journal), stop: stop}
 	if hasSubreaper {
-		children := make(chan os.Signal, 1)
-		signal.Notify(children, syscall.SIGCHLD)
-		k.wg.Go(func() {
-			defer signal.Stop(children)
-			for {
-				select {
-				case <-children:
-					reapAdopted()
-				case <-ctx.Done():
-					return
-				}
-			}
-		})
+		k.wg.Go(func() { reapOrphans(ctx) })
 	}
 	return k, nil
 }
@@ -132,10 +119,6 @@ func (k *Keeper) Start(c Command) (*Process, error) {
 	if _, err := os.Stat(c.Path); err != nil {
 		return nil, fmt.Errorf("starting %s: %s: %w", c.Label, c.Path, causeOf(err))
 	}
-	l, number, err := k.connect()
-	if err != nil {
-		return nil, fmt.Errorf("starting %s: %w", c.Label, err)
-	}
 	stdin, in, err := pipe(true)
 	if err != nil {
 		return nil, fmt.Errorf("starting %s: %w", c.Label, err)
@@ -154,19 +137,37 @@ func (k *Keeper) Start(c Command) (*Process, error) {
 	}
 	defer syscall.Close(errs)
 
-	p := &Process{Stdin: stdin, Stdout: stdout, Stderr: stderr, keeper: k, label: c.Label,
-		done: make(chan struct{}), cleared: make(chan struct{}), osProcess: osProcess{link: l}}
-	marker := fmt.Sprintf("%v:%s:%d", k.key, k.options.Instance, number)
-	answer, err := l.ask(p, message{Op: "start", Path: c.Path, Args: c.Args, Dir: c.Dir,
-		Env: withMarker(c.Env, marker), Marker: marker, Tag: makeTag(uint64(k.key), number), Umask: inheritedUmask()}, in, out, errs)
-	if err == nil && answer.Op == "failed" {
-		err = explainExec(c.Path, syscall.Errno(answer.Errno))
+	p, err := k.start(c, in, out, errs)
+	if errors.Is(err, errKeeperGone) { // it was killed; what it had is, too
+		p, err = k.start(c, in, out, errs)
 	}
 	if err != nil {
 		closePipes(stdin, stdout, stderr)
 		return nil, fmt.Errorf("starting %s: %w", c.Label, err)
 	}
+	p.Stdin, p.Stdout, p.Stderr = stdin, stdout, stderr
 	return p, nil
+}
+
+// start has the running keeper start it. When the error is errKeeperGone there
+// may be another keeper now.
+func (k *Keeper) start(c Command, files ...int) (*Process, error) {
+	l, number, err := k.connect()
+	if err != nil {
+		return nil, err
+	}
+	p := &Process{keeper: k, label: c.Label, done: make(chan struct{}), cleared: make(chan struct{}), osProcess: osProcess{link: l}}
+	marker := fmt.Sprintf("%v:%s:%d", k.key, k.options.Instance, number)
+	answer, err := l.ask(p, message{Op: "start", Path: c.Path, Args: c.Args, Dir: c.Dir,
+		Env: withMarker(c.Env, marker), Marker: marker, Tag: makeTag(uint64(k.key), number), Umask: inheritedUmask()}, files...)
+	if errors.Is(err, errKeeperGone) {
+		<-l.gone
+		return nil, err
+	}
+	if err == nil && answer.Op == "failed" {
+		err = explainExec(c.Path, syscall.Errno(answer.Errno))
+	}
+	return p, err
 }
 
 func explainExec(path string, errno syscall.Errno) error {
@@ -321,17 +322,12 @@ func (l *link) lost() {
 	waiting, procs := l.waiting, l.procs
 	l.waiting, l.procs = nil, nil
 	l.mu.Unlock()
-	// After Close it is still ending what is left, and gets the time for that.
-	timer := time.AfterFunc(map[bool]time.Duration{true: stopStep, false: 0}[closing], func() { _ = l.cmd.Process.Kill() })
+	if !closing { // else Close sees to its end
+		_ = l.cmd.Process.Kill()
+	}
 	_ = l.cmd.Wait()
-	timer.Stop()
 	disown(l.cmd.Process.Pid)
 
-	k.mu.Lock()
-	if k.link == l {
-		k.link = nil
-	}
-	k.mu.Unlock()
 	if !closing {
 		k.log.Warn("the parent process of servers ended; ending the servers", "pid", l.cmd.Process.Pid, "servers", len(procs))
 	}
@@ -339,6 +335,10 @@ func (l *link) lost() {
 		k.log.Error("ending servers", "error", err)
 	}
 	k.journal.removeKeeper(l.cmd.Process.Pid)
+	// Only now may there be a new keeper: its servers carry the same marks.
+	k.mu.Lock()
+	k.link = nil
+	k.mu.Unlock()
 	for _, s := range waiting {
 		close(s.answer)
 	}
@@ -356,24 +356,20 @@ func (l *link) lost() {
 
 // killOrphans ends what a keeper that is gone held.
 func (l *link) killOrphans(procs map[int]*Process) error {
-	c := claim{data: journalData{Keepers: []journalEntry{{PID: l.cmd.Process.Pid, Start: l.start}}}}
+	c := claim{data: journalData{Keepers: []journalEntry{{PID: l.cmd.Process.Pid, Start: l.start}}}, key: l.keeper.key}
 	for pid := range procs {
 		c.data.Children = append(c.data.Children, journalEntry{PID: pid, Start: procs[pid].start})
 	}
-	k := l.keeper
-	k.mu.Lock()
-	if k.link == nil { // no new keeper yet: all that carries the marker was this one's
-		c.key = k.key
-	}
-	k.mu.Unlock()
-	deadline := time.Now().Add(keeperPatience)
+	deadline := time.Now().Add(2 * stopStep) // new servers wait for this
 	for empty := 0; empty < 2; {
-		reapAdopted()
 		table, err := processTable()
 		if err != nil {
 			return err
 		}
-		victims := append(c.pick(table), adopted(table)...)
+		victims := c.pick(table)
+		if !tagsWork() {
+			victims = append(victims, adopted(table)...)
+		}
 		if len(victims) == 0 {
 			empty++
 			continue
@@ -406,7 +402,7 @@ func (k *Keeper) Close(ctx context.Context) error {
 	if l != nil {
 		l.mu.Lock()
 		l.closing = true
-		procs := slices.Collect(maps.Values(l.procs))
+		procs := slices.Collect(maps.Values(l.procs)) // none: there is nothing to stop, or it was lost
 		l.mu.Unlock()
 		results := make(chan error, len(procs))
 		for _, p := range procs {
@@ -416,7 +412,10 @@ func (k *Keeper) Close(ctx context.Context) error {
 			errs = append(errs, <-results)
 		}
 		_ = l.wire.conn.CloseWrite()
+		// It ends within orphanGrace, unless it hangs.
+		timer := time.AfterFunc(stopStep, func() { _ = l.cmd.Process.Kill() })
 		<-l.gone
+		timer.Stop()
 	}
 	k.stop()
 	k.wg.Wait()

@@ -187,7 +187,7 @@ func (k *wards) clear(now time.Time) (again bool) {
 			k.reap()
 			var err error
 			if table, err = processTable(); err != nil {
-				return true
+				return k.clearBlind()
 			}
 		}
 		left := k.left(w, table)
@@ -205,6 +205,23 @@ func (k *wards) clear(now time.Time) (again bool) {
 			}
 		}
 		w.asked = true
+	}
+	return again
+}
+
+// clearBlind does what goes without a process table, in a container that has no
+// /proc for instance: the group of each server is ended.
+func (k *wards) clearBlind() (again bool) {
+	for pid, w := range k.byPID {
+		if w.reaped || w.killing {
+			_ = syscall.Kill(-pid, syscall.SIGKILL)
+		}
+		if w.reaped {
+			_ = k.wire.send(message{Op: "cleared", PID: pid})
+			delete(k.byPID, pid)
+		} else if w.killing {
+			again = true
+		}
 	}
 	return again
 }
@@ -257,8 +274,12 @@ func (k *wards) endAll(children <-chan os.Signal) {
 		if none && hasSubreaper {
 			return
 		}
-		table, err := processTable()
-		if err == nil {
+		if table, err := processTable(); err != nil {
+			for pid, w := range k.byPID {
+				w.killing = true
+				_ = syscall.Kill(-pid, syscall.SIGKILL)
+			}
+		} else {
 			victims := k.all(table)
 			if len(victims) > 0 {
 				empty = 0

@@ -3,8 +3,10 @@
 package platform
 
 import (
+	"context"
 	"os"
 	"os/exec"
+	"os/signal"
 	"sync"
 	"syscall"
 	"time"
@@ -67,21 +69,57 @@ func adopted(table []proc) []proc {
 	return alive
 }
 
-// reapAdopted waits for orphans that ended, each by its pid: Wait4(-1) would
-// take os/exec's children away from it.
-func reapAdopted() {
+// unclaimed is how long an ended child in another session stays a zombie before
+// it counts as an orphan: whoever started one through os/exec waits for it at
+// once.
+const unclaimed = time.Second
+
+// reapOrphans waits for orphans that ended, each by its pid: Wait4(-1) would take
+// os/exec's children away from it.
+func reapOrphans(ctx context.Context) {
+	children := make(chan os.Signal, 1)
+	signal.Notify(children, syscall.SIGCHLD)
+	defer signal.Stop(children)
+	seen := make(map[int]time.Time)
+	var again <-chan time.Time
+	for {
+		select {
+		case <-children:
+		case <-again:
+		case <-ctx.Done():
+			return
+		}
+		again = nil
+		if seen = reapAdopted(seen, time.Now()); len(seen) > 0 {
+			again = time.After(unclaimed)
+		}
+	}
+}
+
+// reapAdopted takes in those that were seen long enough ago, and is when the
+// others were seen first.
+func reapAdopted(seen map[int]time.Time, now time.Time) map[int]time.Time {
+	waiting := make(map[int]time.Time)
 	table, err := processTable()
 	if err != nil {
-		return
+		return waiting
 	}
 	self, sid := os.Getpid(), ownSession()
 	own.mu.Lock()
 	defer own.mu.Unlock()
 	for _, p := range table {
-		if p.ppid == self && p.sid != sid && p.zombie && !own.pids[p.pid] {
+		if p.ppid != self || p.sid == sid || !p.zombie || own.pids[p.pid] {
+			continue
+		}
+		if first, ok := seen[p.pid]; !ok {
+			waiting[p.pid] = now
+		} else if now.Sub(first) < unclaimed {
+			waiting[p.pid] = first
+		} else {
 			_, _ = syscall.Wait4(p.pid, nil, syscall.WNOHANG, nil)
 		}
 	}
+	return waiting
 }
 
 func ownSession() int {

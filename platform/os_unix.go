@@ -94,4 +94,7 @@ func homeDir(getenv func(string) string) (string, error) {
 	return "", errors.New("HOME is not set, and the user data base names no home directory for uid " + userID())
 }
 
+// canExecute asks the kernel: the mode alone does not say for whom.
+func canExecute(path string) bool { return unix.Access(path, unix.X_OK) == nil }
+
 func isNotDir(err error) bool { return errors.Is(err, syscall.ENOTDIR) }

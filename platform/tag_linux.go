@@ -30,11 +30,15 @@ func sameDaemon(tag, other uint64) bool {
 // putTag gives this process, and so the next that it forks, a tag. Where the
 // hard limit is lower there is none.
 func putTag(tag uint64) {
-	var limit unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_RTTIME, &limit) == nil && limit.Max == unix.RLIM_INFINITY {
-		limit.Cur = tag
-		_ = unix.Setrlimit(unix.RLIMIT_RTTIME, &limit)
+	if tagsWork() {
+		_ = unix.Setrlimit(unix.RLIMIT_RTTIME, &unix.Rlimit{Cur: tag, Max: unix.RLIM_INFINITY})
 	}
+}
+
+// tagsWork says that putTag does: nothing else is then needed to find a process.
+func tagsWork() bool {
+	var limit unix.Rlimit
+	return unix.Getrlimit(unix.RLIMIT_RTTIME, &limit) == nil && limit.Max == unix.RLIM_INFINITY
 }
 
 // tagOf is 0 when the process has none.
@@ -62,7 +66,7 @@ func tagOf(pid int) uint64 {
 // what it starts: an agent that waits for the end of a pipe would otherwise wait
 // for the daemon.
 func sealDescriptors(from int) {
-	if unix.CloseRange(uint(from), ^uint(0)>>1, unix.CLOSE_RANGE_CLOEXEC) == nil {
+	if unix.CloseRange(uint(from), 1<<31-1, unix.CLOSE_RANGE_CLOEXEC) == nil {
 		return
 	}
 	sealEach(from) // before Linux 5.11
