@@ -30,6 +30,7 @@ var Modes = []string{
 	"garbage",     // log lines and JSON that is no message between messages
 	"hang-init",   // never answers initialize
 	"hang-list",   // never answers tools/list
+	"hang-ping",   // never answers a ping
 	"exit",        // exits at once, with a word on stderr
 	"exit-init",   // exits when asked to initialize
 	"deaf",        // stops reading its input after the first list
@@ -263,7 +264,9 @@ func (s *Server) handle(m message, send emit) {
 		}
 		s.mu.Unlock()
 	case "ping":
-		result(`{}`)
+		if s.Mode != "hang-ping" {
+			result(`{}`)
+		}
 	case "tools/list":
 		s.list(m, result, refuse, send)
 	case "tools/call":

@@ -63,8 +63,12 @@ func NewWeb(mode string) (*Web, error) {
 	return w, nil
 }
 
-// Close ends the open streams.
-func (w *Web) Close() { close(w.done) }
+// Close ends the open streams and the calls at work.
+func (w *Web) Close() {
+	close(w.done)
+	w.stopCalls()
+	w.wg.Wait()
+}
 
 // Requests returns what it saw.
 func (w *Web) Requests() []Request {
@@ -197,7 +201,8 @@ func (w *Web) reply(rw http.ResponseWriter, r *http.Request, m message) {
 		out <- msg
 	})
 	isAnswer := func(msg string) bool {
-		return strings.HasPrefix(msg, `{"jsonrpc":"2.0","id":`+string(m.ID)+`,"`) && !strings.Contains(msg, `"method":`)
+		rest, ok := strings.CutPrefix(msg, `{"jsonrpc":"2.0","id":`+string(m.ID)+`,"`)
+		return ok && !strings.HasPrefix(rest, "method")
 	}
 	events := w.Mode != "ok" && w.Mode != "forgetful"
 	if events {
