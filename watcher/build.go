@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,11 +21,15 @@ func (l *loop) build() *Snapshot {
 	var entries []entry
 	refusals := l.refusals()
 	layers := l.layers()
+	told := map[string]bool{}
 	for _, f := range l.files {
 		if f.kind == values || f.loc.Glob || l.readAsUser(f) {
 			continue
 		}
-		s.Problems = append(s.Problems, f.problems()...)
+		if !f.slow || !told[f.loc.Root] || f.loc.Root == "" { // a project's files are slow together
+			s.Problems = append(s.Problems, f.problems()...)
+			told[f.loc.Root] = told[f.loc.Root] || f.slow
+		}
 		for _, written := range f.content.Servers {
 			if why := layers.overrules(f, written.Name); why != "" {
 				if why != silently {
@@ -39,7 +44,9 @@ func (l *loop) build() *Snapshot {
 			}
 		}
 	}
-	l.wanted = needed
+	if !maps.Equal(l.wanted, needed) {
+		l.wanted, l.stale = needed, true
+	}
 	s.Servers = nameAll(entries, resolve(l.o.Env.Home))
 	s.Problems = append(s.Problems, l.aboutSettings(s.Problems)...)
 	if p := l.trouble(); p != (clientconfig.Problem{}) {

@@ -24,7 +24,7 @@ type loop struct {
 	roots    []string
 	interest *interest
 	linked   bool // the links of some file changed: interest is out of date
-	late     chan found
+	late     chan []found
 
 	settings settings.Settings
 	values   []settings.Value
@@ -32,6 +32,8 @@ type loop struct {
 	wanted   map[string]*file       // files whose text an entry uses, by path
 	changed  bool                   // some file says something else than at the last publication
 	lost     bool                   // events were: the next look must follow every path
+	stale    bool                   // the list of files is out of date
+	reload   bool                   // the settings are
 
 	lastTrouble clientconfig.Problem
 	jobs        sync.WaitGroup
@@ -48,8 +50,8 @@ type found struct {
 }
 
 func newLoop(w *Watcher, done <-chan struct{}) *loop {
-	l := &loop{Watcher: w, done: done, byPlace: map[clientconfig.Location]*file{}, late: make(chan found),
-		wanted: map[string]*file{}, interest: newInterest(nil, false), changed: true}
+	l := &loop{Watcher: w, done: done, byPlace: map[clientconfig.Location]*file{}, late: make(chan []found),
+		wanted: map[string]*file{}, interest: newInterest(nil, false), changed: true, reload: true}
 	l.load()
 	return l
 }
@@ -131,7 +133,7 @@ func (l *loop) scan(how depth) {
 		}
 	}
 	l.forget(begin)
-	l.watch()
+	l.watch(how)
 	l.publish()
 	poll := l.o.Poll
 	if l.trouble() != (clientconfig.Problem{}) {
@@ -148,6 +150,13 @@ func (l *loop) scan(how depth) {
 
 // arrange makes the list of files from the settings, the projects and the patterns.
 func (l *loop) arrange() {
+	l.mu.Lock()
+	roots := slices.Sorted(maps.Keys(l.projects))
+	l.mu.Unlock()
+	if !l.stale && slices.Equal(roots, l.roots) {
+		return
+	}
+	l.stale, l.roots = false, roots
 	var order []clientconfig.Location
 	add := func(loc clientconfig.Location) {
 		if on, ok := l.settings.Clients[loc.Client]; ok && !on && loc.Client != "toolsd" {
@@ -177,10 +186,7 @@ func (l *loop) arrange() {
 		}
 		add(loc)
 	}
-	l.mu.Lock()
-	l.roots = slices.Sorted(maps.Keys(l.projects))
-	l.mu.Unlock()
-	for _, root := range l.roots {
+	for _, root := range roots {
 		for _, loc := range clientconfig.ProjectFiles(root, l.o.Env) {
 			add(loc)
 		}
@@ -277,7 +283,7 @@ func (l *loop) look(looked map[*file]bool, how depth) bool {
 	if len(pending) == 0 {
 		return false
 	}
-	results := make(chan found)
+	results := make(chan []found)
 	given := make(chan struct{}) // closed when this scan waits no longer
 	defer close(given)
 	for _, batch := range batches {
@@ -285,11 +291,13 @@ func (l *loop) look(looked map[*file]bool, how depth) bool {
 	}
 	for len(pending) > 0 {
 		select {
-		case r := <-results:
-			delete(pending, r.f)
-			l.take(r)
-		case r := <-l.late:
-			l.take(r)
+		case batch := <-results:
+			for _, r := range batch {
+				delete(pending, r.f)
+			}
+			l.take(batch)
+		case batch := <-l.late:
+			l.take(batch)
 		case <-timeout.C:
 			for f := range pending {
 				f.slow = true
@@ -307,43 +315,32 @@ func (l *loop) look(looked map[*file]bool, how depth) bool {
 // start looks at files one after the other. A look that hangs in the system
 // cannot be ended; its goroutine stays until the system answers, and is one for a
 // file at most, since a busy file is not looked at again.
-func (l *loop) start(batch []*file, how depth, results chan<- found, given <-chan struct{}) {
-	type job struct {
-		f      *file
-		kind   kind
-		loc    clientconfig.Location
-		seen   seen
-		force  bool
-		anchor string
-	}
-	jobs := make([]job, len(batch))
+func (l *loop) start(batch []*file, how depth, results chan<- []found, given <-chan struct{}) {
+	questions := make([]question, len(batch))
 	for i, f := range batch {
 		anchor := f.loc.Root
 		if anchor == "" {
 			anchor = resolve(l.o.Env.Home)
 		}
-		if how == retrace {
-			f.seen.links = nil
-		}
-		jobs[i] = job{f, f.kind, f.loc, f.seen, f.force, anchor}
+		questions[i] = question{f.loc, f.kind, f.seen, anchor, f.force, how == retrace}
 		f.force = false
 	}
 	done, late, look := l.done, l.late, l.o.look
 	l.jobs.Go(func() {
-		for _, j := range jobs {
-			r := found{j.f, look(j.loc, j.kind, j.seen, j.force, j.anchor)}
-			select {
-			case results <- r:
-				continue
-			case <-given:
-			case <-done:
-				return
-			}
-			select {
-			case late <- r:
-			case <-done:
-				return
-			}
+		answers := make([]found, len(batch))
+		for i, q := range questions {
+			answers[i] = found{batch[i], look(q)}
+		}
+		select {
+		case results <- answers:
+			return
+		case <-given:
+		case <-done:
+			return
+		}
+		select {
+		case late <- answers:
+		case <-done:
 		}
 	})
 }
@@ -361,17 +358,24 @@ func (l *loop) finish() {
 	}
 }
 
-func (l *loop) take(r found) {
-	if !slices.Equal(r.f.links, r.links) || r.f.links == nil {
-		l.linked = true
-	}
-	if r.f.apply(r.look, time.Now()) {
-		l.changed = true
+func (l *loop) take(batch []found) {
+	for _, r := range batch {
+		if !slices.Equal(r.f.links, r.links) {
+			l.linked = true
+		}
+		if r.f.apply(r.look, time.Now()) {
+			l.changed, l.stale = true, true
+			l.reload = l.reload || r.f.kind == own
+		}
 	}
 }
 
 // load makes the settings of what config.json and the managed file say.
 func (l *loop) load() {
+	if !l.reload {
+		return
+	}
+	l.reload, l.stale = false, true
 	user, managed := settings.File{Path: l.o.ConfigFile}, settings.File{Path: l.o.ManagedFile}
 	for _, f := range l.files {
 		if f.kind == own && f.loc.Managed {
@@ -403,9 +407,9 @@ func (l *loop) forget(begin time.Time) {
 }
 
 // watch tells the notifier which directories matter now.
-func (l *loop) watch() {
+func (l *loop) watch(how depth) {
 	if !l.linked {
-		if l.notifier != nil {
+		if l.notifier != nil && how >= compare {
 			poke(l.notifier.wake) // a watch may have ended with its directory
 		}
 		return

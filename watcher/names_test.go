@@ -3,10 +3,12 @@ package watcher
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 
 	"github.com/toolsd/toolsd/watcher/clientconfig"
 )
@@ -242,4 +244,50 @@ func TestDirOf(t *testing.T) {
 			t.Errorf("%q in root %q: %s, want %s", c.dir, c.root, got, c.want)
 		}
 	}
+}
+
+// TestNamesProperty: whatever the files say, no caller sees two servers of one
+// name, every entry is in exactly one server, and who asks from elsewhere does
+// not matter.
+func TestNamesProperty(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		line := rapid.Custom(func(t *rapid.T) string {
+			client := rapid.SampledFrom([]string{"claude-code", "cursor", "zed", "CLAUDE-CODE"}).Draw(t, "client")
+			root := rapid.SampledFrom([]string{"", "@/p", "@/p/q", "@/p/q/r", "@/p/s", "@/home", "@/home/u/w", "@/home/u"}).Draw(t, "root")
+			name := rapid.SampledFrom([]string{"a", "-a", "!a", "b", "a-cursor", "a-cursor-2", "a-claude-code"}).Draw(t, "name")
+			def := rapid.SampledFrom([]string{"x", "y", "z", "node ./s.js"}).Draw(t, "def")
+			return client + root + " " + name + "=" + def + "\n"
+		})
+		lines := rapid.SliceOfN(line, 0, 14).Draw(t, "entries")
+		entries := entriesOf(strings.Join(lines, ""))
+		servers := nameAll(entries, "/home/u")
+		sources := 0
+		for i, s := range servers {
+			sources += len(s.Sources)
+			if s.Sources[0] != s.Source {
+				t.Fatalf("the first source of %s is not its own", s.Name)
+			}
+			for _, o := range servers[i+1:] {
+				meet := s.Source.Root == "" || o.Source.Root == "" || below(s.Source.Root, o.Source.Root, "/home/u") || below(o.Source.Root, s.Source.Root, "/home/u")
+				if meet && s.Name == o.Name {
+					t.Fatalf("a caller sees two servers %s:\n%s", s.Name, namesOf(servers))
+				}
+				if s.Key == o.Key {
+					t.Fatalf("two servers have the key %s", s.Key)
+				}
+			}
+		}
+		if sources != len(entries) {
+			t.Fatalf("%d entries became %d sources", len(entries), sources)
+		}
+		kept := slices.DeleteFunc(entriesOf(strings.Join(lines, "")), func(e entry) bool { return strings.HasPrefix(e.def.Source.Root, "/home") })
+		without := nameAll(kept, "/home/u")
+		servers = slices.DeleteFunc(servers, func(s Server) bool { return strings.HasPrefix(s.Source.Root, "/home") })
+		for i := range servers { // those below /home may have added sources to the user's
+			servers[i].Sources = slices.DeleteFunc(servers[i].Sources, func(s clientconfig.Source) bool { return strings.HasPrefix(s.Root, "/home") })
+		}
+		if d := cmp.Diff(namesOf(without), namesOf(servers)); d != "" {
+			t.Fatal(d)
+		}
+	})
 }

@@ -112,11 +112,11 @@ func TestHanging(t *testing.T) {
 		w.start(func(o *Options) {
 			o.blind = true
 			o.Poll = 5 * time.Second
-			o.look = func(loc clientconfig.Location, k kind, last seen, force bool, anchor string) look {
-				if loc.Root == w.path("net") {
+			o.look = func(q question) look {
+				if q.loc.Root == w.path("net") {
 					<-answer
 				}
-				return lookAt(loc, k, last, force, anchor)
+				return lookAt(q)
 			}
 		})
 		begin := time.Now()

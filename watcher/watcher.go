@@ -57,7 +57,7 @@ type Options struct {
 	// For tests: blind leaves out the events of the file system, as on one that has
 	// none, and look stands for lookAt, as on one that does not answer.
 	blind bool
-	look  func(loc clientconfig.Location, kind kind, last seen, force bool, anchor string) look
+	look  func(question) look
 }
 
 const (
@@ -237,8 +237,8 @@ func (w *Watcher) Run(ctx context.Context) error {
 			w.log.Warn("events of the file system were lost", "cause", err)
 			l.lost = true
 			l.hint(l.files)
-		case r := <-l.late:
-			l.take(r)
+		case results := <-l.late:
+			l.take(results)
 			l.scan(unknown)
 		case <-timer.C:
 			l.tick()

@@ -26,7 +26,7 @@ const live = 10 * time.Second
 
 // world is a home directory with a running Watcher over it.
 type world struct {
-	t    *testing.T
+	t    testing.TB
 	home string // no symbolic links
 	*Watcher
 	stop func()
@@ -40,6 +40,11 @@ type world struct {
 // newWorld makes a home directory; start starts its watcher. Paths of files are
 // relative to the home directory, or absolute.
 func newWorld(t *testing.T) *world {
+	t.Helper()
+	return worldFor(t)
+}
+
+func worldFor(t testing.TB) *world {
 	t.Helper()
 	home, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
