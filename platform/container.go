@@ -3,6 +3,7 @@ package platform
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,12 +15,16 @@ import (
 // containerSuffix is of the files that hold a container's id.
 const containerSuffix = ".cid"
 
+// clientSuffix is of the files beside those that say which client to ask.
+const clientSuffix = ".client"
+
 // KillableContainer makes `docker run` stoppable: the client that is started is
 // only a remote control, and killing it leaves the container. When argv is a run
 // of docker, podman or nerdctl, argv2 also writes the container's id to a file
 // in dir, and cleanup, called once the client is gone, ends the container and
 // removes the file. For other commands argv2 is argv and cleanup does nothing.
-// env is what the client runs with; empty: this process's.
+// env is what the client runs with; empty: this process's. What a daemon that was
+// killed could not clean up is left for SweepContainers.
 func KillableContainer(argv []string, dir string, env ...string) (argv2 []string, cleanup func(context.Context)) {
 	none := func(context.Context) {}
 	run, ok := containerRun(argv)
@@ -34,26 +39,59 @@ func KillableContainer(argv []string, dir string, env ...string) (argv2 []string
 		argv2 = slices.Insert(slices.Clone(argv), run+1, "--cidfile", file)
 	}
 	// Options before "run", such as --context, choose the engine to talk to.
-	global := argv[1:run]
-	if n := len(global); n > 0 && global[n-1] == "container" {
-		global = global[:n-1]
+	client := slices.Clone(argv[:run])
+	if n := len(client); client[n-1] == "container" {
+		client = client[:n-1]
+	}
+	if theirs {
+		return argv2, func(ctx context.Context) { killContainer(ctx, client, file, env) }
+	}
+	if data, err := json.Marshal(client); err == nil {
+		_ = writeAtomic(file+clientSuffix, data, 0o600, false) // without it the sweep misses this one
 	}
 	return argv2, func(ctx context.Context) {
-		id := containerID(file)
-		if !theirs {
-			defer os.Remove(file)
-		}
-		if id == "" {
-			return
-		}
-		// An engine that does not answer holds nobody up for longer.
-		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-		defer cancel()
-		cmd := exec.CommandContext(ctx, argv[0], append(slices.Clone(global), "kill", id)...)
-		cmd.WaitDelay = time.Second
-		cmd.Env = env
-		_ = cmd.Run() // an error says that it is gone, which is the usual case
+		killContainer(ctx, client, file, env)
+		os.Remove(file)
+		os.Remove(file + clientSuffix)
 	}
+}
+
+// SweepContainers ends the containers whose id files an earlier daemon left in
+// dir, and reports how many there were. The caller holds the state lock and has
+// called KillableContainer for nothing yet.
+func SweepContainers(ctx context.Context, dir string, env ...string) (found int) {
+	clients, err := filepath.Glob(filepath.Join(dir, "*"+containerSuffix+clientSuffix))
+	if err != nil {
+		return 0
+	}
+	for _, path := range clients {
+		file := strings.TrimSuffix(path, clientSuffix)
+		var client []string
+		if data, err := os.ReadFile(path); err == nil && json.Unmarshal(data, &client) == nil && len(client) > 0 {
+			if killContainer(ctx, client, file, env) {
+				found++
+			}
+		}
+		os.Remove(file)
+		os.Remove(path)
+	}
+	return found
+}
+
+// killContainer reports whether there was an id to kill.
+func killContainer(ctx context.Context, client []string, file string, env []string) bool {
+	id := containerID(file)
+	if id == "" {
+		return false
+	}
+	// An engine that does not answer holds nobody up for longer.
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, client[0], append(slices.Clone(client[1:]), "kill", id)...)
+	cmd.WaitDelay = time.Second
+	cmd.Env = env
+	_ = cmd.Run() // an error says that it is gone, which is the usual case
+	return true
 }
 
 // containerRun is the index of "run" in a command line of a container client.

@@ -386,6 +386,42 @@ func TestKeeperOutlastsSignals(t *testing.T) {
 	q.Stop(t.Context())
 }
 
+func TestStartRightAfterTheKeeperWasKilled(t *testing.T) {
+	k := newTestKeeper(t)
+	for range 10 {
+		startServer(t, k, "stubborn", t.TempDir())
+		syscall.Kill(k.PID(), syscall.SIGKILL)
+		p := startServer(t, k, "echo", "")
+		fmt.Fprintln(p.Stdin, "here")
+		if line, err := bufio.NewReader(p.Stdout).ReadString('\n'); err != nil || line != "here\n" {
+			t.Fatalf("%q, %v", line, err)
+		}
+	}
+}
+
+func TestCloseOfAKeeperThatHangs(t *testing.T) {
+	k, err := NewKeeper(testKeeperOptions(filepath.Join(t.TempDir(), "journal")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRoll(t)
+	startServer(t, k, "tree", r.dir)
+	r.wait(3)
+	syscall.Kill(k.PID(), syscall.SIGSTOP)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	began := time.Now()
+	if err := k.Close(ctx); err != nil {
+		t.Error(err)
+	}
+	if left := r.alive(); len(left) > 0 {
+		t.Errorf("%v still run", left)
+	}
+	if d := time.Since(began); d > 10*time.Second {
+		t.Errorf("took %v", d)
+	}
+}
+
 // 100 servers come and go: no zombie, no descriptor, no process stays.
 func TestKeeperLeaksNothing(t *testing.T) {
 	k := newTestKeeper(t)

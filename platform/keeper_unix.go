@@ -62,6 +62,7 @@ type link struct {
 	start  uint64
 	wire   *wire
 	gone   chan struct{} // it ended, and all that it held
+	err    error         // or what of it did not; read after gone
 
 	mu      sync.Mutex
 	closing bool
@@ -331,8 +332,8 @@ func (l *link) lost() {
 	if !closing {
 		k.log.Warn("the parent process of servers ended; ending the servers", "pid", l.cmd.Process.Pid, "servers", len(procs))
 	}
-	if err := l.killOrphans(procs); err != nil {
-		k.log.Error("ending servers", "error", err)
+	if l.err = l.killOrphans(procs); l.err != nil {
+		k.log.Error("ending servers", "error", l.err)
 	}
 	k.journal.removeKeeper(l.cmd.Process.Pid)
 	// Only now may there be a new keeper: its servers carry the same marks.
@@ -392,35 +393,34 @@ func (p *Process) terminate() { _ = p.link.wire.send(message{Op: "term", PID: p.
 func (p *Process) Kill() { _ = p.link.wire.send(message{Op: "kill", PID: p.PID}) }
 
 // Close stops all servers in parallel, each by the ladder of Stop, then the
-// keeper. A ctx that ends shortens the ladder.
+// keeper. A ctx that ends shortens the ladder. The error says what did not end.
 func (k *Keeper) Close(ctx context.Context) error {
 	k.mu.Lock()
 	k.closed = true
 	l := k.link
 	k.mu.Unlock()
-	var errs []error
+	var err error
 	if l != nil {
 		l.mu.Lock()
 		l.closing = true
 		procs := slices.Collect(maps.Values(l.procs)) // none: there is nothing to stop, or it was lost
 		l.mu.Unlock()
-		results := make(chan error, len(procs))
+		var stops sync.WaitGroup
 		for _, p := range procs {
-			go func() { results <- p.Stop(ctx) }()
+			stops.Go(func() { _ = p.Stop(ctx) }) // what that leaves ends with the keeper
 		}
-		for range procs {
-			errs = append(errs, <-results)
-		}
+		stops.Wait()
 		_ = l.wire.conn.CloseWrite()
 		// It ends within orphanGrace, unless it hangs.
 		timer := time.AfterFunc(stopStep, func() { _ = l.cmd.Process.Kill() })
 		<-l.gone
 		timer.Stop()
+		err = l.err
 	}
 	k.stop()
 	k.wg.Wait()
 	k.journal.close()
-	return errors.Join(errs...)
+	return err
 }
 
 // PID is the keeper's, 0 when none runs.

@@ -160,7 +160,7 @@ done
 		if got := calls(); got != c.kill {
 			t.Errorf("%q: killed with %q, want %q", c.argv, got, c.kill)
 		}
-		if left, _ := filepath.Glob(filepath.Join(dir, "*"+containerSuffix)); len(left) > 0 {
+		if left, _ := filepath.Glob(filepath.Join(dir, "*"+containerSuffix+"*")); len(left) > 0 {
 			t.Errorf("%v are left", left)
 		}
 	}
@@ -175,6 +175,21 @@ done
 			t.Errorf("%q: %s", argv, diff)
 		}
 		cleanup(context.Background())
+	}
+	// What a killed daemon left.
+	argv, _ := KillableContainer([]string{client, "--context", "far", "run", "image"}, dir)
+	if err := exec.Command(argv[0], argv[1:]...).Run(); err != nil {
+		t.Fatal(err)
+	}
+	calls()
+	if n := SweepContainers(t.Context(), dir); n != 1 {
+		t.Errorf("%d containers swept", n)
+	}
+	if got := calls(); got != "--context far kill 0123456789abcdef E=\n" {
+		t.Errorf("swept with %q", got)
+	}
+	if n := SweepContainers(t.Context(), dir); n != 0 {
+		t.Errorf("%d containers swept the second time", n)
 	}
 	// A client that never came to write the id: nothing to kill.
 	_, cleanup := KillableContainer([]string{client, "run", "image"}, dir)
