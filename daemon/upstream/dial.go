@@ -8,6 +8,8 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/toolsd/toolsd/platform"
 	"github.com/toolsd/toolsd/watcher/clientconfig"
@@ -104,7 +106,7 @@ func (t *Set) command(ctx context.Context, def Server) (platform.Command, error)
 	var missing *platform.NotFoundError
 	if errors.As(err, &missing) {
 		// It may have been installed since the environment was captured.
-		if fresh, err2 := t.opts.Refresh(ctx); err2 == nil {
+		if fresh, err2 := t.refresh(ctx); err2 == nil {
 			env = fresh
 			path, err = lookPath(env, def)
 		}
@@ -127,6 +129,32 @@ func (t *Set) command(ctx context.Context, def Server) (platform.Command, error)
 		Path: path, Args: append([]string{def.Def.Command}, def.Def.Args...),
 		Env: env.ForChild(own), Dir: def.Dir, Label: def.Name,
 	}, nil
+}
+
+// refreshEvery bounds how often the environment is captured anew, which runs the
+// user's login shell: after an update of node all of a user's servers may miss
+// their command at once.
+const refreshEvery = 30 * time.Second
+
+// refresher shares one fresh environment between those who ask for it.
+type refresher struct {
+	mu  sync.Mutex
+	at  time.Time
+	env platform.Environ
+	err error
+}
+
+func (t *Set) refresh(ctx context.Context) (platform.Environ, error) {
+	r := &t.fresh
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.at.IsZero() || time.Since(r.at) > refreshEvery {
+		r.env, r.err = t.opts.Refresh(ctx)
+		if ctx.Err() == nil {
+			r.at = time.Now()
+		}
+	}
+	return r.env, r.err
 }
 
 // lookPath looks where the server itself would: its entry may set PATH.

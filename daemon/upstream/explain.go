@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/url"
 
 	"github.com/toolsd/toolsd/platform"
@@ -83,7 +84,7 @@ func words(err error, def Server) (reason, hint string) {
 		return "the certificate of " + host + " is for another host: " + hostname.Error(), "check the url"
 	case errors.As(err, &invalid):
 		return "the certificate of " + host + " is not valid: " + invalid.Error(), "check the machine's clock; else the server's certificate needs renewal"
-	case errors.As(err, &record):
+	case errors.As(err, &record), errors.Is(err, http.ErrSchemeMismatch):
 		return host + " answers an https url without TLS", "write http:// in the url if that is intended"
 	case errors.As(err, &op) && op.Op == "dial":
 		return fmt.Sprintf("connecting to %s: %v", host, op.Err), "is the server running, and the port right?"

@@ -340,3 +340,46 @@ func TestHTTPCallEndsWithCaller(t *testing.T) {
 		t.Errorf("a call whose caller left: %v", err)
 	}
 }
+
+// The modern protocol announces changes on a stream that is asked for.
+func TestModernListChanged(t *testing.T) {
+	w, url := serveWeb(t, "modern")
+	f := start(t, Options{}, webServer("http", url, clientconfig.HTTP), named("stdio", "modern"))
+	for _, key := range []string{"http", "stdio"} {
+		if st := f.untilState(key, Ready); st.Version != "2026-07-28" {
+			t.Errorf("%s: %+v", key, st)
+		}
+		if key == "http" {
+			f.until("a stream", func() bool { return count(w, "POST", "subscriptions/listen") == 1 })
+		}
+		raw, err := f.call(key, "add_tool", `{"name":"late"}`)
+		text(t, raw, err)
+		f.until("the new tool of "+key, func() bool { return find(f.listing(key).Tools, "late") != nil })
+		// Each request says which protocol it speaks, in place of a session.
+		raw, err = f.Call(t.Context(), key, Call{Tool: "echo", Meta: json.RawMessage(`{"mine":1}`)})
+		if got := text(t, raw, err); !strings.Contains(got, `"io.modelcontextprotocol/protocolVersion":"2026-07-28"`) || !strings.Contains(got, `"mine":1`) {
+			t.Errorf("%s saw %s", key, got)
+		}
+	}
+	for _, r := range w.Requests() {
+		if r.Header.Get("Mcp-Session-Id") != "" {
+			t.Errorf("%s carried a session", r.Message)
+		}
+		if r.Message == "tools/call" && (r.Header.Get("Mcp-Name") == "" || r.Header.Get("Mcp-Method") != "tools/call") {
+			t.Errorf("a call came with %v", r.Header)
+		}
+	}
+}
+
+// The entry's protocol is obeyed.
+func TestProtocolOfTheEntry(t *testing.T) {
+	old, modern := named("old", "modern"), named("modern", "ok")
+	old.Def.Protocol, modern.Def.Protocol = "legacy", "modern"
+	f := start(t, Options{}, old, modern)
+	if st := f.untilDown("old"); !strings.Contains(st.Reason, "Method not found") {
+		t.Errorf("legacy with a modern server: %+v", st)
+	}
+	if st := f.untilDown("modern"); !strings.Contains(st.Reason, "asks for a modern one") {
+		t.Errorf("modern with an old server: %+v", st)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -245,4 +246,9 @@ func find(tools []*tool.Tool, name string) *tool.Tool {
 		}
 	}
 	return nil
+}
+
+func percentile(all []time.Duration, p int) time.Duration {
+	slices.Sort(all)
+	return all[(len(all)-1)*p/100]
 }

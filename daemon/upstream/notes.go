@@ -23,6 +23,10 @@ func newNotes(c cleaner) *notes {
 	return &notes{clean: c, texts: map[string]string{}, count: map[string]int{}}
 }
 
+// maxTexts is how often the text of a kind is renewed: a server may print
+// garbage by the megabyte, which must cost next to nothing.
+const maxTexts = 10
+
 // add notes that something of that kind happened; the latest text stands.
 func (n *notes) add(kind, format string, args ...any) {
 	n.mu.Lock()
@@ -33,7 +37,9 @@ func (n *notes) add(kind, format string, args ...any) {
 		}
 		n.kinds = append(n.kinds, kind)
 	}
-	n.count[kind]++
+	if n.count[kind]++; n.count[kind] > maxTexts {
+		return
+	}
 	n.texts[kind] = n.clean.short(fmt.Sprintf(format, args...), 300)
 }
 

@@ -18,6 +18,7 @@ type Set struct {
 	slots chan struct{}
 	logs  *logFiles
 	web   web
+	fresh refresher
 	spawn func(platform.Command) (*child, error)
 
 	mu      sync.Mutex // guards what follows

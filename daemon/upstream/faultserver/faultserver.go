@@ -71,13 +71,14 @@ type Server struct {
 	declined  []int             // codes of the answers to its own requests
 	extra     []json.RawMessage // tools added by add_tool
 	deaf      bool
+	stderr    io.Writer
 	wg        sync.WaitGroup
 }
 
 // New returns a server. The mode may be followed by = and an argument.
 func New(mode string) (*Server, error) {
 	mode, arg, _ := strings.Cut(mode, "=")
-	s := &Server{Mode: mode, Arg: arg, Exit: os.Exit, calls: map[string]int{}, running: map[string]func(){}}
+	s := &Server{Mode: mode, Arg: arg, Exit: os.Exit, stderr: os.Stderr, calls: map[string]int{}, running: map[string]func(){}}
 	s.Child = func() error {
 		c := exec.Command("sleep", "300")
 		c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
@@ -129,6 +130,7 @@ type emit func(msg string)
 
 // Serve speaks on the streams until in ends.
 func (s *Server) Serve(in io.Reader, out, errw io.Writer) error {
+	s.stderr = errw
 	var mu sync.Mutex
 	write := func(text string) {
 		mu.Lock()
@@ -458,7 +460,7 @@ func (s *Server) call(m message, result func(string), refuse func(int, string, s
 	case "large":
 		text(strings.Repeat("x", args.Bytes))
 	case "crash":
-		fmt.Fprintln(os.Stderr, "panic: crash was called")
+		fmt.Fprintln(s.stderr, "panic: crash was called")
 		s.Exit(3)
 	case "answer_then_exit":
 		text("bye")

@@ -193,6 +193,16 @@ func (w *Web) hang(r *http.Request) {
 // reply answers a request on its own response.
 func (w *Web) reply(rw http.ResponseWriter, r *http.Request, m message) {
 	out := make(chan string, 1024)
+	if m.Method == "subscriptions/listen" {
+		w.mu.Lock()
+		w.streams[out] = true
+		w.mu.Unlock()
+		defer func() {
+			w.mu.Lock()
+			delete(w.streams, out)
+			w.mu.Unlock()
+		}()
+	}
 	w.handle(m, func(msg string) {
 		if msg == changed {
 			w.broadcast(msg)
