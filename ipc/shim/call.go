@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -163,7 +164,7 @@ func (s *shim) progress(ctx context.Context, meta json.RawMessage) (rest json.Ra
 			return
 		}
 		members["progressToken"] = token
-		s.out.offer([]byte(`{"jsonrpc":"2.0","method":"notifications/progress","params":`), encode(members), []byte("}"))
+		s.out.offer(slices.Concat([]byte(`{"jsonrpc":"2.0","method":"notifications/progress","params":`), encode(members), []byte("}")))
 	}, cancel
 }
 

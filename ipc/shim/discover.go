@@ -182,7 +182,10 @@ func (s *shim) categories(ctx context.Context) json.RawMessage {
 		c := &list.Categories[i]
 		c.Description = cut(line(c.Description), lineDescription)
 	}
-	return textResult(string(encode(list)), false)
+	return textResult(string(encode(struct {
+		*ipc.CategoryList
+		Note string `json:"note"`
+	}{list, "get_category_tools lists the tools of a category; any tool named here is reached through tool_search."})), false)
 }
 
 // categoryTools answers get_category_tools.

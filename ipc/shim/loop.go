@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -132,7 +133,7 @@ func (s *shim) batch(ctx context.Context, parts []json.RawMessage) {
 			answers = append(answers, b)
 		}
 		if open--; open == 0 && len(answers) > 0 {
-			s.out.send([]byte("["), bytes.Join(answers, []byte(",")), []byte("]"))
+			s.out.send(slices.Concat([]byte("["), bytes.Join(answers, []byte(",")), []byte("]")))
 		}
 	}
 	for _, p := range parts {

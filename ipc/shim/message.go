@@ -120,7 +120,7 @@ func answer(id, result json.RawMessage, err *rpcError) []byte {
 	if err != nil {
 		part, content = `,"error":`, encode(err)
 	}
-	b := make([]byte, 0, len(id)+len(content)+40)
+	b := make([]byte, 0, len(id)+len(content)+40) // the newline included
 	b = append(b, `{"jsonrpc":"2.0","id":`...)
 	b = append(b, id...)
 	b = append(b, part...)

@@ -9,49 +9,39 @@ import (
 // sender never waits for the agent to read: the order of a notification and an
 // answer is fixed under the locks of view, where no I/O may be done.
 type output struct {
-	mu      sync.Mutex
-	pending []byte
-	count   int // messages in pending
-	closed  bool
-	wake    chan struct{}
+	mu     sync.Mutex
+	queue  [][]byte
+	closed bool
+	wake   chan struct{}
 }
 
 // maxUnread is how many messages may wait for an agent that does not read before
 // progress is dropped. Answers never are: the agent asked for each of them.
 const maxUnread = 1024
 
-// keepBuffer is the largest buffer kept for the next message; one result may
-// have been a thousand times larger than the usual.
-const keepBuffer = 1 << 20
-
 func newOutput() *output { return &output{wake: make(chan struct{}, 1)} }
 
-// send takes over one message, given in parts.
-func (o *output) send(parts ...[]byte) {
+// send takes over a message.
+func (o *output) send(message []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.append(parts)
+	o.add(message)
 }
 
 // offer is send for what may be lost.
-func (o *output) offer(parts ...[]byte) {
+func (o *output) offer(message []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.count < maxUnread {
-		o.append(parts)
+	if len(o.queue) < maxUnread {
+		o.add(message)
 	}
 }
 
-func (o *output) append(parts [][]byte) {
-	if o.closed {
-		return
+func (o *output) add(message []byte) {
+	if !o.closed {
+		o.queue = append(o.queue, append(message, '\n'))
+		o.signal()
 	}
-	for _, p := range parts {
-		o.pending = append(o.pending, p...)
-	}
-	o.pending = append(o.pending, '\n')
-	o.count++
-	o.signal()
 }
 
 func (o *output) signal() {
@@ -69,21 +59,19 @@ func (o *output) close() {
 	o.signal()
 }
 
-// run writes until close, or until the agent takes no more.
+// run writes until close, or until the agent takes no more. Each message is a
+// write of its own: some clients lose a notification that they read in one piece
+// with the answer behind it.
 func (o *output) run(w io.Writer) error {
-	var spare []byte
 	for range o.wake {
 		o.mu.Lock()
-		batch, closed := o.pending, o.closed
-		o.pending, o.count = spare[:0], 0
+		queue, closed := o.queue, o.closed
+		o.queue = nil
 		o.mu.Unlock()
-		if len(batch) > 0 {
-			if _, err := w.Write(batch); err != nil {
+		for _, message := range queue {
+			if _, err := w.Write(message); err != nil {
 				return err
 			}
-		}
-		if spare = batch; cap(spare) > keepBuffer {
-			spare = nil
 		}
 		if closed {
 			return nil

@@ -20,6 +20,7 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/mark3labs/mcp-go/server"
@@ -125,7 +126,12 @@ func Run(ctx context.Context, o Options) error {
 	within(drainWait, func() { s.working.Wait(); own.Wait() })
 	s.out.close()
 	within(drainWait, func() { <-written })
-	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrClosedPipe) {
+	for _, gone := range []error{io.EOF, io.ErrClosedPipe, syscall.EPIPE} {
+		if errors.Is(err, gone) {
+			return nil // the agent ended
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("talking to the agent on stdin and stdout: %w", err)
 	}
 	return nil

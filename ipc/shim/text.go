@@ -159,7 +159,8 @@ func instructions(servers []ipc.ServerBrief, mode ipc.Mode) string {
 			if s.Tools == 1 {
 				l = strings.Replace(l, "tools)", "tool)", 1)
 			}
-			if a := line(s.About); a != "" {
+			// Instructions are often Markdown that opens with a heading.
+			if a := strings.TrimLeft(line(s.About), "#*- "); a != "" {
 				l += ": " + cut(a, about)
 			}
 			more := fmt.Sprintf("\nand %d more", len(servers)-i)

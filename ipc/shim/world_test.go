@@ -202,7 +202,7 @@ func (b *memoryBackend) Categories(_ context.Context, r ipc.CategoriesRequest) (
 			continue
 		}
 		if n := len(out.Categories); n == 0 || out.Categories[n-1].Name != id.Server {
-			out.Categories = append(out.Categories, ipc.CategoryInfo{Name: id.Server, Server: id.Server, Description: b.about[id.Server]})
+			out.Categories = append(out.Categories, ipc.CategoryInfo{Name: id.Server, Server: id.Server, Description: "holds " + id.String() + " and more"})
 		}
 		c := &out.Categories[len(out.Categories)-1]
 		c.Tools++

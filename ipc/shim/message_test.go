@@ -1,0 +1,202 @@
+package shim
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/toolsd/toolsd/ipc"
+)
+
+// talk sends lines to a shim without a daemon and returns what it writes until
+// its input has ended.
+func talk(t testing.TB, lines string) []string {
+	t.Helper()
+	var out bytes.Buffer
+	err := Run(context.Background(), Options{
+		In: strings.NewReader(lines), Out: &out, Log: slog.New(slog.DiscardHandler), Version: "1",
+		Connect: func(context.Context) (ipc.Backend, error) { return nil, ipc.Errorf(ipc.CodeNoDaemon, "none") },
+	})
+	if err != nil {
+		t.Errorf("Run: %v", err)
+	}
+	if out.Len() == 0 {
+		return nil
+	}
+	if !bytes.HasSuffix(out.Bytes(), []byte("\n")) {
+		t.Errorf("the last line has no end: %q", out.String())
+	}
+	return strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+}
+
+func TestMessages(t *testing.T) {
+	for _, c := range []struct {
+		name, in string
+		want     []string // parts, one per line written
+	}{
+		{"not JSON", `{"jsonrpc":"2.0",`, []string{`"id":null,"error":{"code":-32700`}},
+		{"half a line at the end", `{"jsonrpc":"2.0","id":1,"method":"ping"}`, []string{`{"jsonrpc":"2.0","id":1,"result":{}}`}},
+		{"empty lines", "\n  \n\r\n", nil},
+		{"no version", `{"id":1,"method":"ping"}` + "\n", []string{`"id":1,"error":{"code":-32600`}},
+		{"no method", `{"jsonrpc":"2.0","id":1}` + "\n", []string{`"id":1,"error":{"code":-32600`}},
+		{"null id", `{"jsonrpc":"2.0","id":null,"method":"ping"}` + "\n", []string{`"id":null,"error":{"code":-32600`}},
+		{"object id", `{"jsonrpc":"2.0","id":{},"method":"ping"}` + "\n", []string{`"id":null,"error":{"code":-32600`}},
+		{"not an object", "3\n", []string{`"id":null,"error":{"code":-32600`}},
+		{"unknown method", `{"jsonrpc":"2.0","id":"x","method":"no/such"}` + "\n", []string{`"id":"x","error":{"code":-32601`}},
+		{"no resources here", `{"jsonrpc":"2.0","id":1,"method":"resources/list"}` + "\n", []string{`"error":{"code":-32601`}},
+		{"no prompts here", `{"jsonrpc":"2.0","id":1,"method":"prompts/list"}` + "\n", []string{`"error":{"code":-32601`}},
+		{"a notification", `{"jsonrpc":"2.0","method":"notifications/whatever"}` + "\n", nil},
+		{"an answer to nobody", `{"jsonrpc":"2.0","id":4,"result":{}}` + "\n", nil},
+		{"ping before initialize", `{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}` + "\n", []string{`"result":{}`}},
+		{"list before initialize", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}` + "\n", []string{`"tools":[{"name":"tool_search"`}},
+		{"call without a name", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{}}` + "\n", []string{`"error":{"code":-32602`}},
+		{"call with odd params", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":[1]}` + "\n", []string{`"error":{"code":-32602`}},
+		{"a batch", `[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","method":"notifications/x"},7]` + "\n", []string{`-32600`}},
+		{"a batch without requests", `[{"jsonrpc":"2.0","method":"notifications/x"}]` + "\n", nil},
+		{"an empty batch", "[]\n", []string{`"id":null,"error":{"code":-32600`}},
+		{"invalid UTF-8", "{\"jsonrpc\":\"2.0\",\"id\":\"\xff\",\"method\":\"ping\"}\n", []string{`"id":"�","result":{}`}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := talk(t, c.in)
+			if len(got) != len(c.want) {
+				t.Fatalf("got %q", got)
+			}
+			for i, part := range c.want {
+				if !strings.Contains(got[i], part) {
+					t.Errorf("got %s, want %s in it", got[i], part)
+				}
+			}
+		})
+	}
+}
+
+func TestBatchIsAnsweredAsBatch(t *testing.T) {
+	got := talk(t, `[{"jsonrpc":"2.0","id":"a","method":"ping"},{"jsonrpc":"2.0","id":9007199254740993,"method":"tools/list"}]`+"\n")
+	var answers []struct {
+		ID     json.RawMessage
+		Result json.RawMessage
+	}
+	if len(got) != 1 || json.Unmarshal([]byte(got[0]), &answers) != nil || len(answers) != 2 {
+		t.Fatalf("got %q", got)
+	}
+	ids := string(answers[0].ID) + string(answers[1].ID)
+	if !strings.Contains(ids, `"a"`) || !strings.Contains(ids, "9007199254740993") {
+		t.Errorf("the ids are %s", ids)
+	}
+}
+
+func TestTooLongALine(t *testing.T) {
+	if testing.Short() {
+		t.Skip("64 MiB")
+	}
+	in := io.MultiReader(strings.NewReader(`{"x":"`), io.LimitReader(endless{}, maxMessage), strings.NewReader("\"}\nnext\n"))
+	r := bufio.NewReader(in)
+	if _, err := readMessage(r); err != errTooLong {
+		t.Errorf("got %v", err)
+	}
+	if line, err := readMessage(r); string(line) != "next" || err != nil {
+		t.Errorf("behind it: %q, %v", line, err)
+	}
+}
+
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = 'x'
+	}
+	return len(p), nil
+}
+
+// A request whose id is in use is refused, and the first one still answered.
+func TestSameIDTwice(t *testing.T) {
+	got := strings.Join(talk(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"tool_search","arguments":{"query":"x"}}}
+{"jsonrpc":"2.0","id":1,"method":"ping"}
+`), "\n")
+	if !strings.Contains(got, "is running") && !strings.Contains(got, `"result":{}`) || !strings.Contains(got, `"isError":true`) {
+		t.Errorf("got %s", got)
+	}
+}
+
+// An agent that is gone, or that hangs without reading, does not keep the
+// process alive.
+func TestRunReturnsThoughNobodyReads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, out := io.Pipe()
+		defer out.Close()
+		before := time.Now()
+		err := Run(t.Context(), Options{
+			In: strings.NewReader(strings.Repeat(`{"jsonrpc":"2.0","id":1,"method":"ping"}`+"\n", 10)), Out: out,
+			Connect: func(ctx context.Context) (ipc.Backend, error) { <-ctx.Done(); return nil, ctx.Err() },
+		})
+		if took := time.Since(before); err != nil || took > drainWait {
+			t.Errorf("Run returned %v after %v", err, took)
+		}
+	})
+}
+
+func TestRunReturnsWhenTheAgentStopsReading(t *testing.T) {
+	in, w := io.Pipe()
+	defer w.Close()
+	done := make(chan error)
+	go func() {
+		done <- Run(t.Context(), Options{In: in, Out: brokenPipe{}, Connect: func(context.Context) (ipc.Backend, error) { return nil, io.EOF }})
+	}()
+	if _, err := io.WriteString(w, `{"jsonrpc":"2.0","id":1,"method":"ping"}`+"\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err == nil || !strings.Contains(err.Error(), "talking to the agent") {
+		t.Errorf("Run returned %v", err)
+	}
+}
+
+type brokenPipe struct{}
+
+func (brokenPipe) Write([]byte) (int, error) { return 0, io.ErrNoProgress }
+
+// Whatever comes in, every line that goes out is one JSON-RPC message, and the
+// shim is still there to answer.
+func FuzzLoop(f *testing.F) {
+	for _, seed := range []string{
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"clientInfo":{"name":"x"}}}`, `[{"jsonrpc":"2.0","id":1,"method":"ping"}]`,
+		`{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"name":"tool_call","arguments":"{\"tool\":\"x\"}"}}`, `{"method":3}`, "\x00", `[[]]`,
+		`{"jsonrpc":"2.0","id":1e400,"method":"tools/list"}`, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":[]}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":[]}`, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_category_tools","arguments":{"category":[]},"_meta":3}}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, in []byte) {
+		got := talk(t, string(in)+"\n"+`{"jsonrpc":"2.0","id":"the last","method":"ping"}`+"\n")
+		alive := false
+		for _, line := range got {
+			if !json.Valid([]byte(line)) {
+				t.Fatalf("wrote %q", line)
+			}
+			alive = alive || strings.Contains(line, "the last")
+		}
+		if !alive {
+			t.Fatalf("no answer behind %q: %q", in, got)
+		}
+	})
+}
+
+func FuzzUnderstand(f *testing.F) {
+	f.Add([]byte(`{"tool_id":"a::b","arguments":{}}`))
+	f.Add([]byte(`"{\"tool\":\"mcp__x__y\",\"z\":[1]}"`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if !json.Valid(raw) {
+			return // the loop lets nothing else through
+		}
+		got, problem := understand(raw)
+		if problem == "" && (got.tool == "" || !json.Valid(got.arguments) || got.arguments[0] != '{') {
+			t.Errorf("%s was understood as %q %s", raw, got.tool, got.arguments)
+		}
+	})
+}
