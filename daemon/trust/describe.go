@@ -36,10 +36,14 @@ func Describe(written, expanded clientconfig.Server, root string, resolve func(n
 	if expanded.Command == "" && expanded.URL == "" {
 		expanded = written
 	}
+	headers := slices.Concat(slices.Collect(maps.Keys(written.Headers)), slices.Collect(maps.Keys(written.HeaderVars)))
+	if written.BearerVar != "" {
+		headers = append(headers, "Authorization")
+	}
 	d := Description{
 		URL:     shownURL(written.URL),
 		Env:     cleanNames(slices.Concat(slices.Collect(maps.Keys(written.Env)), written.Forward)),
-		Headers: cleanNames(slices.Collect(maps.Keys(written.Headers))),
+		Headers: cleanNames(headers),
 		CWD:     tool.CleanLine(expanded.Dir),
 		File:    tool.CleanLine(written.Source.File),
 		EnvFile: tool.CleanLine(written.EnvFile),

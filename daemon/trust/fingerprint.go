@@ -86,6 +86,12 @@ func FingerprintOf(written, expanded clientconfig.Server, root string) (Fingerpr
 		Env:       hashes(written.Env, func(s string) string { return s }),
 		Headers:   hashes(written.Headers, strings.ToLower),
 	}
+	for _, name := range slices.Sorted(maps.Keys(written.HeaderVars)) {
+		d.Headers = with(d.Headers, name, "variable", written.HeaderVars[name])
+	}
+	if written.BearerVar != "" {
+		d.Headers = with(d.Headers, "authorization", "token in variable", written.BearerVar)
+	}
 	if written.URL != "" {
 		d.URLHash = hashOf("url", written.URL)
 	}
@@ -152,6 +158,15 @@ func hashes(values map[string]string, name func(string) string) map[string]strin
 		out[name(k)] += hashOf("value", values[k])
 	}
 	return out
+}
+
+// with adds a header whose value comes from a variable.
+func with(headers map[string]string, name, kind, variable string) map[string]string {
+	if headers == nil {
+		headers = map[string]string{}
+	}
+	headers[strings.ToLower(name)] += hashOf(kind, variable)
+	return headers
 }
 
 func flat(m map[string]string) []string {

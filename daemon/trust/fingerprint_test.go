@@ -72,6 +72,8 @@ func TestFingerprintOfDefinition(t *testing.T) {
 		"an empty env value":   {func(s *clientconfig.Server) { s.Env["C"] = "" }, "env C is new"},
 		"header value":         {func(s *clientconfig.Server) { s.Headers["H"] = "2" }, "the value of header h is different"},
 		"header name":          {func(s *clientconfig.Server) { s.Headers = map[string]string{"I": "1"} }, "header i is new"},
+		"header variable":      {func(s *clientconfig.Server) { s.HeaderVars = map[string]string{"K": "V"} }, "header k is new"},
+		"bearer variable":      {func(s *clientconfig.Server) { s.BearerVar = "V" }, "header authorization is new"},
 		"env becomes header":   {func(s *clientconfig.Server) { s.Headers["A"] = "1"; delete(s.Env, "A") }, "header a is new"},
 		"cwd":                  {func(s *clientconfig.Server) { s.Dir = "sub" }, "the working directory is new: sub"},
 		"url":                  {func(s *clientconfig.Server) { s.URL = "https://h/mcp" }, "the URL is new"},

@@ -199,8 +199,9 @@ func unusualContainer(name string, args []string, say func(string, ...any)) {
 					}
 				}
 			}
+			whole := strings.Trim(source, "/") == "" && source != ""
 			switch source = strings.TrimRight(source, "/"); {
-			case source == "" && strings.HasPrefix(v, "/"), source == "/etc", source == "/root", source == "/home", source == "/proc", source == "/sys", source == "/var", source == "/dev":
+			case whole, source == "/etc", source == "/root", source == "/home", source == "/proc", source == "/sys", source == "/var", source == "/dev":
 				say("its container gets %s of this machine", shown(v))
 			case source == "~", source == "$HOME", source == "${HOME}", source == "${userHome}", source == "${env:HOME}":
 				say("its container gets your home directory")
