@@ -18,7 +18,8 @@ type piece struct {
 	pos   int    // number of the written part of a word within the text
 	span  int    // how many parts it covers: 1, or more for a whole word beside its parts
 	group int    // number of the uninterrupted run of letters and digits it belongs to
-	start int    // byte offset of its run in the text
+	start int    // byte offsets of its run in the text
+	end   int
 }
 
 // analyze splits any bytes into words. A run of letters and digits is split where
@@ -106,7 +107,7 @@ func (a *analyzer) cjk(run string, start int) bool {
 	_, first := utf8.DecodeRuneInString(run)
 	if first == len(run) {
 		a.pos++
-		return a.visit(piece{run, a.pos - 1, 1, a.group, start})
+		return a.visit(piece{run, a.pos - 1, 1, a.group, start, start + len(run)})
 	}
 	for i := 0; i < len(run); {
 		_, n := utf8.DecodeRuneInString(run[i:])
@@ -115,7 +116,7 @@ func (a *analyzer) cjk(run string, start int) bool {
 		}
 		_, m := utf8.DecodeRuneInString(run[i+n:])
 		a.pos++
-		if !a.visit(piece{run[i : i+n+m], a.pos - 1, 1, a.group, start}) {
+		if !a.visit(piece{run[i : i+n+m], a.pos - 1, 1, a.group, start, start + len(run)}) {
 			return false
 		}
 		i += n
@@ -138,7 +139,7 @@ func (a *analyzer) run(run string, start int) bool {
 		}
 		if i > begin && boundary(prev, r, next) {
 			parts++
-			if !a.part(run[begin:i], start) {
+			if !a.part(run[begin:i], start, start+len(run)) {
 				return false
 			}
 			begin = i
@@ -147,24 +148,24 @@ func (a *analyzer) run(run string, start int) bool {
 		i += n
 	}
 	if parts == 0 {
-		return a.part(run, start)
+		return a.part(run, start, start+len(run))
 	}
-	if !a.part(run[begin:], start) {
+	if !a.part(run[begin:], start, start+len(run)) {
 		return false
 	}
 	if whole := fold(run); whole != "" && len(whole) <= maxWord {
-		return a.visit(piece{whole, first, a.pos - first, a.group, start})
+		return a.visit(piece{whole, first, a.pos - first, a.group, start, start + len(run)})
 	}
 	return true
 }
 
-func (a *analyzer) part(s string, start int) bool {
+func (a *analyzer) part(s string, start, end int) bool {
 	a.pos++
 	word := fold(s)
 	if word == "" || len(word) > maxWord {
 		return true
 	}
-	return a.visit(piece{word, a.pos - 1, 1, a.group, start})
+	return a.visit(piece{word, a.pos - 1, 1, a.group, start, end})
 }
 
 // boundary reports whether a new part begins at r: aB, 1a, a1, and the last

@@ -16,7 +16,11 @@ type corpus struct {
 	docs  []*document // by server, name, key
 	start []uint32    // by stem: where its postings begin in posts
 	posts []posting
-	known bitset // words that occur in these tools or their groups
+	idfs  []float32 // by stem
+	known bitset    // words that occur in these tools or their groups
+
+	serverOf   []uint32 // by document: number of its server
+	serverSize []uint32 // by that number
 
 	groups     []group
 	groupPosts []groupPosting // by stem, group
@@ -53,29 +57,31 @@ type ranking struct {
 	k1     float32
 	group  float32 // weight of category texts and server instructions
 
-	synonym, joined, pair  float32
+	// What a reading of a word is worth beside the word itself.
+	synonym, joined, split float32
 	prefix, typo1, typo2   float32
-	split                  float32
-	coverage, nameCoverage float32
-	clause                 float32
-	cut                    float32
-	stemming, wholeWords   bool
-	generic                float32
+
+	coverage     float32 // of the query
+	nameCoverage float32
+	clause       float32 // the best sentence
+	clauseBest   float32 // being the best tool of a sentence
+	server       float32 // the company of fitting tools
+	cut          float32 // share of the best score under which nothing is shown
 }
 
 var defaultRanking = ranking{
-	weight: [numFields]float32{fieldName: 3, fieldTitle: 1.5, fieldServer: 1.5, fieldFirst: 1.5, fieldRest: .5, fieldParam: .6, fieldParams: .5},
+	weight: [numFields]float32{fieldName: 3, fieldTitle: 1.5, fieldServer: 1.5, fieldFirst: 1.5, fieldRest: .4, fieldParam: .6, fieldParams: .5},
 	b:      [numFields]float32{fieldName: .75, fieldTitle: .75, fieldServer: .3, fieldFirst: .65, fieldRest: .7, fieldParam: .3, fieldParams: .7},
-	k1:     1.2,
+	k1:     1.8,
 	group:  .2,
 
-	synonym: .4, joined: .9, pair: .3,
+	synonym: .55, joined: .9, split: .9,
 	prefix: .7, typo1: .7, typo2: .5,
-	split:    .9,
-	coverage: .6, nameCoverage: .75,
-	clause:  .4,
-	cut:     .4,
-	generic: 1,
+
+	coverage: .2, nameCoverage: .75,
+	clause: 1, clauseBest: .5,
+	server: .6,
+	cut:    .4,
 }
 
 // newCorpus makes a corpus of docs, which must be in order (compareDocuments).
@@ -127,6 +133,18 @@ func (c *corpus) index() {
 	}
 	c.posts = make([]posting, total)
 	next := slices.Clone(c.start)
+	c.idfs = make([]float32, len(c.dict.stems))
+	for i := range c.idfs {
+		c.idfs[i] = c.idf(df[i])
+	}
+	c.serverOf = make([]uint32, len(c.docs))
+	for i, d := range c.docs {
+		if i == 0 || d.tool.Server != c.docs[i-1].tool.Server {
+			c.serverSize = append(c.serverSize, 0)
+		}
+		c.serverOf[i] = uint32(len(c.serverSize) - 1)
+		c.serverSize[c.serverOf[i]]++
+	}
 	for i, d := range c.docs {
 		var norm [numFields]float32 // weight over length normalization
 		for f := range norm {
@@ -141,7 +159,7 @@ func (c *corpus) index() {
 				t += norm[e.field] * float32(e.tf)
 				mask |= e.mask
 			}
-			c.posts[next[s]] = posting{uint32(i), c.idf(df[s]) * t / (c.rank.k1 + t), mask}
+			c.posts[next[s]] = posting{uint32(i), c.idfs[s] * t / (c.rank.k1 + t), mask}
 			next[s]++
 		}
 	}

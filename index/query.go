@@ -20,13 +20,12 @@ const (
 	byStem how = iota
 	bySynonym
 	byJoined
-	byPair
 	byTypo
 	byPrefix
 	bySplit
 )
 
-var howNames = [...]string{"stem", "synonym", "joined", "pair", "typo", "prefix", "split"}
+var howNames = [...]string{"stem", "synonym", "joined", "typo", "prefix", "split"}
 
 // variant is one reading of a word: a stem, or several that must all be there.
 type variant struct {
@@ -62,6 +61,7 @@ func (c *corpus) parse(text string) *parsed {
 	if len(text) > maxQueryText {
 		text = text[:maxQueryText]
 	}
+	text = literals(text)
 	q := &parsed{}
 	q.words(text, true)
 	if len(q.concepts) == 0 {
@@ -74,22 +74,25 @@ func (c *corpus) parse(text string) *parsed {
 // words makes the concepts, without stop words where drop says so.
 func (q *parsed) words(text string, drop bool) {
 	q.clauses = 1
-	clauseEnd := 0
+	// Without sentences a comma parts what is wanted ("read a file, run a script");
+	// within them it only parts phrases.
+	breaks := ".?!;\n。？！；"
+	if !strings.ContainsAny(strings.TrimRight(text, ".?! \n"), ".?!") {
+		breaks += ",，、"
+	}
 	type whole struct {
 		word     string
 		from, to int // concepts
 	}
 	var wholes []whole
 	group, groupFrom := -1, 0
-	seen := map[string]int{}
+	end, pending := 0, false
 	analyze(text, func(p piece) bool {
 		if p.group != group {
 			group, groupFrom = p.group, len(q.concepts)
-			if clauseBreak(text[clauseEnd:p.start]) && len(q.concepts) > 0 {
-				q.clauses++
-			}
+			pending = pending || strings.ContainsAny(text[end:p.start], breaks) || p.word == "or"
+			end = p.end
 		}
-		clauseEnd = p.start
 		if p.span > 1 {
 			if len(q.concepts) > groupFrom {
 				wholes = append(wholes, whole{p.word, groupFrom, len(q.concepts)})
@@ -102,24 +105,24 @@ func (q *parsed) words(text string, drop bool) {
 		if len(q.concepts) == maxConcepts {
 			return false
 		}
-		s := stem(p.word)
-		if i, ok := seen[s]; ok && q.concepts[i].clause == q.clauses-1 {
-			return true
+		if pending && len(q.concepts) > 0 {
+			q.clauses++
 		}
-		seen[s] = len(q.concepts)
-		q.concepts = append(q.concepts, concept{word: p.word, stem: s, clause: q.clauses - 1})
+		pending = false
+		k := concept{word: p.word, stem: stem(p.word), clause: q.clauses - 1}
+		for i := len(q.concepts) - 1; i >= 0 && q.concepts[i].clause == k.clause; i-- {
+			if q.concepts[i].stem == k.stem {
+				return true // said twice is meant once
+			}
+		}
+		q.concepts = append(q.concepts, k)
 		return true
 	})
 	for _, w := range wholes {
 		for i := w.from; i < w.to; i++ {
-			q.concepts[i].variants = append(q.concepts[i].variants, variant{as: w.word, how: byJoined, weight: 1})
+			q.concepts[i].variants = append(q.concepts[i].variants, variant{as: w.word, how: byJoined})
 		}
 	}
-}
-
-// clauseBreak reports whether a text between two words ends a clause.
-func clauseBreak(between string) bool {
-	return strings.ContainsAny(between, ",;.!?\n+:|。，、；！？") && !strings.ContainsAny(between, "_")
 }
 
 // read gives every concept its variants and its weight.
@@ -172,10 +175,8 @@ func (c *corpus) read(q *parsed) {
 		if total > 0 {
 			k.share = k.idf / total
 		}
-		const named = 3.0 // t of a word that stands in a name of usual length
-		q.ideal += k.idf * named / (r.k1 + named)
+		q.ideal += r.ideal(k.idf)
 	}
-	q.ideal *= 1 + r.coverage + r.nameCoverage
 }
 
 func joinedAlready(k *concept) bool {
@@ -190,7 +191,7 @@ func joinedAlready(k *concept) bool {
 func (c *corpus) variantIDF(v variant) float32 {
 	idf := float32(0)
 	for _, s := range v.stems {
-		idf = max(idf, c.idf(uint32(len(c.postings(s)))))
+		idf = max(idf, c.idfs[s])
 	}
 	return idf
 }

@@ -27,8 +27,11 @@ func (s *Snapshot) Search(q Query) Result {
 	named := c.named(q.Text, keep)
 	p := c.parse(q.Text)
 	sc := scratchPool.Get().(*scratch)
-	hits := c.score(p, sc, keep)
+	hits := c.score(p, sc)
 	scratchPool.Put(sc)
+	if keep != nil {
+		hits = slices.DeleteFunc(hits, func(h hit) bool { return !keep(h.doc) })
+	}
 
 	top := float32(0)
 	for _, h := range hits {
@@ -46,7 +49,7 @@ func (s *Snapshot) Search(q Query) Result {
 		h := &hits[i]
 		if h.exact > 0 {
 			exact++
-			h.score = max(h.score, top, p.ideal) // nothing fits better than its name
+			h.score = max(h.score, top, p.ideal) // nothing fits better than a name
 		}
 	}
 	if exact > 0 {

@@ -23,9 +23,11 @@ type reading struct {
 
 // builtin is read when the first query needs it: a program that only asks a
 // daemon must not pay for it.
-var builtin = sync.OnceValue(func() *synonyms {
+var builtin = sync.OnceValue(func() *synonyms { return parseTable(synonymTable) })
+
+func parseTable(table string) *synonyms {
 	s := &synonyms{byFirst: map[string][]reading{}}
-	for line := range strings.Lines(synonymTable) {
+	for line := range strings.Lines(table) {
 		line, _, _ = strings.Cut(line, "#")
 		if from, to, ok := strings.Cut(line, "=>"); ok {
 			alternatives := phrases(to)
@@ -37,7 +39,7 @@ var builtin = sync.OnceValue(func() *synonyms {
 		s.addGroup(phrases(line))
 	}
 	return s
-})
+}
 
 // withGroups returns the built-in synonyms and the user's.
 func withGroups(groups [][]string) *synonyms {
