@@ -1,6 +1,7 @@
 package clientconfig
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -113,7 +114,8 @@ func (e *expander) curly(inner string) (string, bool) {
 		return e.variable(strings.TrimSpace(name)), true
 	}
 	if path, ok := strings.CutPrefix(inner, "file:"); ok {
-		data, ok := e.read("a file that the entry takes a value from", strings.TrimSpace(path))
+		path = e.absolute(strings.TrimSpace(path), cmp.Or(e.beside, e.Root, e.Home))
+		data, ok := e.read("a file that the entry takes a value from", path)
 		if !ok {
 			return "{" + inner + "}", true
 		}

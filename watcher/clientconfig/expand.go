@@ -44,6 +44,9 @@ func Expand(s Server, x Expansion) Server {
 		x.Getenv = func(string) string { return "" }
 	}
 	e := &expander{Expansion: x, client: client, secrets: map[string]bool{}}
+	if s.Source.File != "" && s.Origin == "" {
+		e.beside = filepath.Dir(s.Source.File) // of an adopted entry that place is lost
+	}
 
 	s.Command = e.inHome(e.expand(s.Command))
 	s.Args = slices.Clone(s.Args)
@@ -101,6 +104,7 @@ type expander struct {
 	hint        string
 	unsupported bool
 	secrets     map[string]bool
+	beside      string // the directory of the entry's file, from which {file:…} starts
 }
 
 func (e *expander) expandMap(m map[string]string) map[string]string {
@@ -256,6 +260,13 @@ func (e *expander) inHome(p string) string {
 
 // directory makes p absolute: below the project, else below HOME.
 func (e *expander) directory(p string) string {
+	if e.Root == "" {
+		return e.absolute(p, e.Home)
+	}
+	return e.absolute(p, e.Root)
+}
+
+func (e *expander) absolute(p, base string) string {
 	if p == "" {
 		return ""
 	}
@@ -263,10 +274,6 @@ func (e *expander) directory(p string) string {
 		return e.Home
 	}
 	p = e.inHome(p)
-	base := e.Root
-	if base == "" {
-		base = e.Home
-	}
 	if filepath.IsAbs(p) || isWindowsPath(p) || base == "" {
 		return p
 	}
@@ -280,7 +287,7 @@ func (e *expander) read(what, path string) ([]byte, bool) {
 		e.fail(false, what+" cannot be read here", "")
 		return nil, false
 	}
-	data, err := e.ReadFile(e.directory(path))
+	data, err := e.ReadFile(path)
 	if err == nil {
 		return data, true
 	}

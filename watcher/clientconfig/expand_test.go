@@ -139,6 +139,13 @@ func TestOriginDecidesTheDialect(t *testing.T) {
 	}
 }
 
+func TestFilesAreLookedForBesideTheirConfig(t *testing.T) {
+	s := Server{Command: "{file:./key}", Source: Source{Client: "opencode", File: "/w/api/opencode.json"}}
+	if got := Expand(s, testExpansion("/elsewhere")); got.Command != "key-secret" {
+		t.Errorf("%q, %q", got.Command, got.Problem)
+	}
+}
+
 func TestExpandServer(t *testing.T) {
 	in := Server{
 		Name: "s", Transport: Stdio, Command: "~/bin/x", Args: []string{"${TOKEN}"},
