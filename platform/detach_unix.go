@@ -30,7 +30,7 @@ func StartDetached(exe string, args, env []string, logfile string) (pid int, err
 		Path: exe,
 		Args: append([]string{exe}, args...),
 		// When a server runs this, the new process is not one of its keeper's.
-		Env:         withMarker(env, ""),
+		Env:         absolutePlaces(withMarker(env, "")),
 		Dir:         "/", // keeps no file system busy
 		Stdout:      out,
 		Stderr:      out,

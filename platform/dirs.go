@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 )
 
 // maxSocketPath is what every system takes: macOS has 104 bytes with the
@@ -227,6 +228,20 @@ func unusable(path string, err error) error {
 		err = pathErr.Err
 	}
 	return &UnfitError{path, fmt.Sprintf("cannot be used: %v", err), "see who owns it: ls -ld " + shellQuote(path)}
+}
+
+// absolutePlaces is an environment for a process that starts elsewhere: what FindDirs
+// takes relative to the working directory means the same there.
+func absolutePlaces(env []string) []string {
+	for i, kv := range env {
+		name, value, _ := strings.Cut(kv, "=")
+		if (name == "TOOLSD_DIR" || name == "TOOLSD_SOCKET") && value != "" {
+			if abs, err := filepath.Abs(value); err == nil {
+				env[i] = name + "=" + abs
+			}
+		}
+	}
+	return env
 }
 
 func userID() string { return strconv.Itoa(os.Geteuid()) }

@@ -279,7 +279,7 @@ func fmtLine(pid int) string { return strconv.Itoa(pid) + "\n" }
 func detachedRole() error {
 	sid := ownSession()
 	fmt.Printf("pid %d sid %d ppid %d dir %s\n", os.Getpid(), sid, os.Getppid(), must(os.Getwd()))
-	fmt.Printf("marker %q\n", os.Getenv(markerName))
+	fmt.Printf("marker %q place %s\n", os.Getenv(markerName), os.Getenv("TOOLSD_DIR"))
 	return nil
 }
 

@@ -21,12 +21,12 @@ import (
 
 func TestStartDetached(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
-	env := append(os.Environ(), roleEnv+"=detached", markerName+"=of-another:daemon:3")
+	env := append(os.Environ(), roleEnv+"=detached", markerName+"=of-another:daemon:3", "TOOLSD_DIR=some/where")
 	pid, err := StartDetached(must(os.Executable()), nil, env, log)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := fmt.Sprintf("pid %d sid %d ppid %d dir /\nmarker \"\"\n", pid, pid, os.Getpid())
+	want := fmt.Sprintf("pid %d sid %d ppid %d dir /\nmarker \"\" place %s\n", pid, pid, os.Getpid(), filepath.Join(must(os.Getwd()), "some/where"))
 	within(t, 10*time.Second, "the log says where it runs", func() bool {
 		data, _ := os.ReadFile(log)
 		return strings.HasSuffix(string(data), "\n") && strings.Count(string(data), "\n") == 2
