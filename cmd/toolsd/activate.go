@@ -20,7 +20,7 @@ characters that no terminal or model should see.`,
 		Example: `  toolsd activate kicad::export_gerber
   toolsd activate kicad::export_gerber github::create_issue --json`,
 		Args:              takes(1, -1, "the id of a tool, or several"),
-		ValidArgsFunction: a.completeTools(true),
+		ValidArgsFunction: a.completeTools,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, dir, err := a.reach(cmd.Context())
 			if err != nil {

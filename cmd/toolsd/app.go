@@ -86,11 +86,6 @@ func (a *app) report(ctx context.Context, err error) int {
 		return exitCode(e.Code)
 	}
 	a.err.line("%s %s", a.err.style(red, "toolsd:"), clean(e.Message))
-	if len(e.Candidates) > 0 && e.Code == ipc.CodeAmbiguous {
-		for _, c := range e.Candidates {
-			a.err.line("    %s", clean(c))
-		}
-	}
 	if e.Code == ipc.CodeBadArguments && e.Tool != nil {
 		a.err.signature(e.Tool)
 	}
@@ -224,7 +219,7 @@ func takes(least, most int, what string) cobra.PositionalArgs {
 	}
 }
 
-// usage is an error in what was typed, with the verb's form as its hint.
+// usage is an error in what was typed, with how the verb is typed as its hint.
 func usage(cmd *cobra.Command, format string, args ...any) *ipc.Error {
-	return ipc.Errorf(ipc.CodeUsage, format, args...).WithHint("%s", strings.TrimSpace(cmd.UseLine()))
+	return ipc.Errorf(ipc.CodeUsage, format, args...).WithHint("it is typed `%s`", strings.TrimSuffix(cmd.UseLine(), " [flags]"))
 }

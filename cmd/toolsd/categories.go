@@ -48,7 +48,7 @@ func newCategoryCommand(a *app) *cobra.Command {
 		Short:             "List the tools of a category",
 		Example:           "  toolsd category export",
 		Args:              takes(1, 1, "the name of a category"),
-		ValidArgsFunction: a.completeCategories,
+		ValidArgsFunction: first(a.completeCategories),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if args[0] == "" {
 				return usage(cmd, "the name of the category is empty") // it would ask for all

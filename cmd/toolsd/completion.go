@@ -41,50 +41,50 @@ func described(word, text string) string {
 	return cobra.CompletionWithDesc(cleanLine(word), cut(cleanLine(firstSentence(text)), 80))
 }
 
-func (a *app) completeServers(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	var out []string
-	if len(args) == 0 {
-		a.ifRunning(func(ctx context.Context, client *ipc.Client, dir string) {
-			status, err := client.Status(ctx, ipc.StatusRequest{CWD: dir})
-			if err != nil {
-				return
-			}
-			for _, s := range status.Servers {
-				out = append(out, described(s.Name, string(s.State)+", "+count(s.Tools, "tool", "tools")))
-			}
-		})
-	}
+// completeServers and completeCategories are for flags; first makes them the
+// completion of a verb's only argument.
+func (a *app) completeServers(*cobra.Command, []string, string) (out []string, _ cobra.ShellCompDirective) {
+	a.ifRunning(func(ctx context.Context, client *ipc.Client, dir string) {
+		status, err := client.Status(ctx, ipc.StatusRequest{CWD: dir})
+		if err != nil {
+			return
+		}
+		for _, s := range status.Servers {
+			out = append(out, described(s.Name, string(s.State)+", "+count(s.Tools, "tool", "tools")))
+		}
+	})
 	return out, cobra.ShellCompDirectiveNoFileComp
 }
 
-func (a *app) completeCategories(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	var out []string
-	if len(args) == 0 {
-		a.ifRunning(func(ctx context.Context, client *ipc.Client, dir string) {
-			list, err := client.Categories(ctx, ipc.CategoriesRequest{CWD: dir})
-			if err != nil {
-				return
-			}
-			for _, c := range list.Categories {
-				out = append(out, described(c.Name, c.Description))
-			}
-		})
-	}
+func (a *app) completeCategories(*cobra.Command, []string, string) (out []string, _ cobra.ShellCompDirective) {
+	a.ifRunning(func(ctx context.Context, client *ipc.Client, dir string) {
+		list, err := client.Categories(ctx, ipc.CategoriesRequest{CWD: dir})
+		if err != nil {
+			return
+		}
+		for _, c := range list.Categories {
+			out = append(out, described(c.Name, c.Description))
+		}
+	})
 	return out, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeTools completes tool ids, one or several.
-func (a *app) completeTools(several bool) cobra.CompletionFunc {
-	return func(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-		if len(args) > 0 && !several {
+// first completes the first argument only.
+func first(complete cobra.CompletionFunc) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return a.toolIDs(args, typed), cobra.ShellCompDirectiveNoFileComp
+		return complete(cmd, args, typed)
 	}
 }
 
-// toolIDs are the ids that begin with typed. While no server is typed the
-// servers are offered, since a thousand ids are no help.
+// completeTools completes any number of tool ids.
+func (a *app) completeTools(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	return a.toolIDs(args, typed), cobra.ShellCompDirectiveNoFileComp
+}
+
+// toolIDs are the ids that begin with typed.
 func (a *app) toolIDs(besides []string, typed string) []string {
 	var out []string
 	a.ifRunning(func(ctx context.Context, client *ipc.Client, dir string) {
@@ -106,9 +106,6 @@ func (a *app) toolIDs(besides []string, typed string) []string {
 }
 
 func (a *app) completeSubjects(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
 	out, directive := a.completeServers(cmd, args, typed)
 	if strings.Contains(typed, ":") {
 		out = nil

@@ -25,7 +25,7 @@ func newLogsCommand(a *app) *cobra.Command {
 		Example: `  toolsd logs github
   toolsd logs github -f`,
 		Args:              takes(1, 1, "a server"),
-		ValidArgsFunction: a.completeServers,
+		ValidArgsFunction: first(a.completeServers),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case lines < 1:
@@ -119,7 +119,7 @@ func newRestartCommand(a *app) *cobra.Command {
 		Use:               "restart <server>",
 		Short:             "Connect to a server anew",
 		Args:              takes(1, 1, "a server"),
-		ValidArgsFunction: a.completeServers,
+		ValidArgsFunction: first(a.completeServers),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, dir, err := a.reach(cmd.Context())
 			if err != nil {

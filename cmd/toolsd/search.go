@@ -141,8 +141,6 @@ func (a *app) nothingFound(r *ipc.SearchResult) {
 		a.hint("did you mean %s?", strings.Join(r.DidYouMean, " or "))
 	case len(r.Waiting) > 0:
 		a.hint("not searched yet: %s; `toolsd status` shows how far they are", strings.Join(r.Waiting, ", "))
-	case r.Note != "":
-		a.hint("%s", r.Note)
 	default:
 		a.hint("`toolsd categories` shows what there is")
 	}

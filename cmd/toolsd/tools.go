@@ -21,7 +21,7 @@ func newToolsCommand(a *app) *cobra.Command {
   toolsd tools --compact | grep -i gerber
   toolsd tools --markdown > TOOLS.md`,
 		Args:              takes(0, 1, "at most one server"),
-		ValidArgsFunction: a.completeServers,
+		ValidArgsFunction: first(a.completeServers),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			client, dir, err := a.reach(cmd.Context())
 			if err != nil {

@@ -24,7 +24,7 @@ of it asks again. Approving needs a terminal, so that no agent does it in passin
   toolsd trust kicad
   toolsd trust --all              for a first start with trust.userScope "ask"`,
 		Args:              takes(0, 1, "one server, or list"),
-		ValidArgsFunction: a.completeServers,
+		ValidArgsFunction: first(a.completeServers),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			switch {
@@ -50,7 +50,7 @@ func newDistrustCommand(a *app) *cobra.Command {
 		Use:               "distrust <server>",
 		Short:             "Take an approval back: the server stops",
 		Args:              takes(1, 1, "a server"),
-		ValidArgsFunction: a.completeServers,
+		ValidArgsFunction: first(a.completeServers),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if args[0] == "" {
 				return usage(cmd, "the name of the server is empty")
@@ -94,6 +94,11 @@ func (a *app) listTrust(ctx context.Context) error {
 			s.table([]string{"server", "approval", "scope", "from"}, rows)
 		} else {
 			s.line("no server is configured here")
+		}
+		for _, t := range list.Servers {
+			if waits(t) {
+				s.trustInfo(t)
+			}
 		}
 	})
 	for _, t := range list.Servers {

@@ -13,7 +13,7 @@ func newWhyCommand(a *app) *cobra.Command {
 		Example: `  toolsd why kicad::export_gerber
   toolsd why kicad`,
 		Args:              takes(1, 1, "a tool or a server"),
-		ValidArgsFunction: a.completeSubjects,
+		ValidArgsFunction: first(a.completeSubjects),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if args[0] == "" {
 				return usage(cmd, "the name is empty")
