@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
+
 	"github.com/toolsd/toolsd/watcher/clientconfig"
 	"github.com/toolsd/toolsd/watcher/settings"
 )
@@ -41,6 +43,7 @@ type loop struct {
 	firstHint, lastHint time.Time // of changes that were not looked at yet; zero: none
 	notBefore           time.Time // of the next look, after one that was expensive
 	nextPoll            time.Time
+	expiry              time.Time // when the grace of some file is over; zero: none is missing
 }
 
 // found is a look at a file, on its way to the loop.
@@ -54,6 +57,34 @@ func newLoop(w *Watcher, done <-chan struct{}) *loop {
 		wanted: map[string]*file{}, interest: newInterest(nil, false), changed: true, reload: true}
 	l.load()
 	return l
+}
+
+// event takes in what the system told. Nearly all of it is about other files.
+func (l *loop) event(e fsnotify.Event) {
+	if files := l.interest.of(e.Name); len(files) > 0 {
+		l.hint(files)
+	}
+}
+
+// drain takes what else the system has to tell now.
+func (l *loop) drain(events <-chan fsnotify.Event) {
+	end := time.Now().Add(drainLimit)
+	pause := time.NewTimer(drainPause)
+	defer pause.Stop()
+	for n := 1; ; n++ {
+		select {
+		case e := <-events:
+			l.event(e)
+			if n%64 == 0 { // asking for the time costs as much as an event
+				if time.Now().After(end) {
+					return
+				}
+				pause.Reset(drainPause)
+			}
+		case <-pause.C:
+			return
+		}
+	}
 }
 
 // hint notes that files may have changed; their time stamps need not show it.
@@ -82,12 +113,20 @@ func (l *loop) next() time.Time {
 			next = look
 		}
 	}
-	for _, f := range l.files {
-		if at, ok := f.deadline(); ok && !f.busy && at.Before(next) {
-			next = at
-		}
+	if !l.expiry.IsZero() && l.expiry.Before(next) {
+		next = l.expiry
 	}
 	return next
+}
+
+// expire notes when the grace of a missing file will be over.
+func (l *loop) expire() {
+	l.expiry = time.Time{}
+	for _, f := range l.files {
+		if at, ok := f.deadline(); ok && !f.busy && (l.expiry.IsZero() || at.Before(l.expiry)) {
+			l.expiry = at
+		}
+	}
 }
 
 // tick does what next foretold.
@@ -135,6 +174,7 @@ func (l *loop) scan(how depth) {
 	l.forget(begin)
 	l.watch(how)
 	l.publish()
+	l.expire()
 	poll := l.o.Poll
 	if l.trouble() != (clientconfig.Problem{}) {
 		poll = min(poll, fastPoll)
@@ -167,24 +207,16 @@ func (l *loop) arrange() {
 			order = append(order, l.matched(f)...)
 		}
 	}
-	extra := false
+	for _, own := range l.own() {
+		add(own)
+	}
+	for _, path := range l.settings.Files { // they stand behind toolsd's own, being named there
+		add(clientconfig.ExtraFile(l.expandPath(path)))
+	}
 	for _, loc := range clientconfig.UserFiles(l.o.Env) {
-		if loc.Client == "toolsd" {
-			if loc.Path = l.o.ConfigFile; loc.Managed {
-				loc.Path = l.o.ManagedFile
-			}
-			if loc.Path != "" {
-				add(loc)
-			}
-			continue
+		if loc.Client != "toolsd" {
+			add(loc)
 		}
-		if !extra { // they stand behind toolsd's own, being named there
-			extra = true
-			for _, path := range l.settings.Files {
-				add(clientconfig.ExtraFile(l.expandPath(path)))
-			}
-		}
-		add(loc)
 	}
 	for _, root := range roots {
 		for _, loc := range clientconfig.ProjectFiles(root, l.o.Env) {
@@ -202,7 +234,7 @@ func (l *loop) arrange() {
 		f := l.byPlace[loc]
 		if f == nil {
 			f = &file{loc: loc}
-			if loc.Client == "toolsd" && (loc.Path == l.o.ConfigFile || loc.Path == l.o.ManagedFile) {
+			if slices.Contains(l.own(), loc) {
 				f.kind = own
 			}
 			l.byPlace[loc] = f
@@ -221,6 +253,20 @@ func (l *loop) arrange() {
 		files = append(files, l.wanted[path])
 	}
 	l.files = files
+}
+
+// own are toolsd's own files.
+func (l *loop) own() []clientconfig.Location {
+	var all []clientconfig.Location
+	for _, path := range []string{l.o.ConfigFile, l.o.ManagedFile} {
+		if path == "" {
+			continue
+		}
+		loc := clientconfig.ExtraFile(path)
+		loc.Settings, loc.Managed = true, path == l.o.ManagedFile
+		all = append(all, loc)
+	}
+	return all
 }
 
 // matched are the files of a pattern: those that are there, and those that were

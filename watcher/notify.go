@@ -30,6 +30,8 @@ type notifier struct {
 }
 
 func newNotifier() (*notifier, error) {
+	// Without a buffer: while the loop rests, events stay in the system, where they
+	// wake up nobody.
 	w, err := fsnotify.NewWatcher()
 	if err != nil {
 		return nil, err

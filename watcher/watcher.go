@@ -63,6 +63,12 @@ type Options struct {
 const (
 	// fastPoll replaces Poll while some directory cannot be watched.
 	fastPoll = 2 * time.Second
+	// breath is how long events are left to gather in the system after some were
+	// taken: in a busy home directory, waking up for each costs more than all else.
+	// Taking them ends after a pause, or when it has gone on for a while.
+	breath     = 50 * time.Millisecond
+	drainPause = time.Millisecond
+	drainLimit = 10 * time.Millisecond
 	// patience is how long one comparison waits for a file. Local files take
 	// milliseconds; a slower one is taken in when it arrives.
 	patience = time.Second
@@ -209,8 +215,10 @@ func (w *Watcher) Run(ctx context.Context) error {
 		}
 	}
 	l.scan(retrace)
-	timer := time.NewTimer(0)
+	timer, rest := time.NewTimer(0), time.NewTimer(0)
 	defer timer.Stop()
+	defer rest.Stop()
+	listen := events // nil while resting
 	for {
 		timer.Reset(time.Until(l.next()))
 		select {
@@ -221,19 +229,14 @@ func (w *Watcher) Run(ctx context.Context) error {
 		case <-added:
 			l.lost = true
 			l.hint(nil)
-		case e, ok := <-events:
-			if !ok {
-				events = nil
-				continue
-			}
-			if files := l.interest.of(e.Name); len(files) > 0 {
-				l.hint(files)
-			}
-		case err, ok := <-errs:
-			if !ok {
-				errs = nil
-				continue
-			}
+		case e := <-listen:
+			l.event(e)
+			l.drain(events)
+			listen = nil
+			rest.Reset(breath)
+		case <-rest.C:
+			listen = events
+		case err := <-errs:
 			w.log.Warn("events of the file system were lost", "cause", err)
 			l.lost = true
 			l.hint(l.files)
