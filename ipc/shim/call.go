@@ -151,7 +151,7 @@ func (s *shim) resolve(ctx context.Context, name string) string {
 func (s *shim) progress(ctx context.Context, meta json.RawMessage) (rest json.RawMessage, pass func(json.RawMessage), over func()) {
 	members, err := object(meta)
 	token := members["progressToken"]
-	if err != nil || token == nil {
+	if err != nil || empty(token) {
 		return meta, nil, func() {}
 	}
 	if delete(members, "progressToken"); len(members) > 0 {

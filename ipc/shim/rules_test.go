@@ -235,8 +235,14 @@ func settleAll(w world) {
 func eventually(t *testing.T, w world, what string, come func() bool) {
 	t.Helper()
 	settleAll(w)
-	for start := time.Now(); !come(); time.Sleep(time.Millisecond) {
-		if time.Since(start) > 5*time.Second {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	limit := time.NewTimer(5 * time.Second)
+	defer limit.Stop()
+	for !come() {
+		select {
+		case <-tick.C:
+		case <-limit.C:
 			t.Fatalf("it never came: %s", what)
 		}
 	}
