@@ -19,6 +19,8 @@ type Options struct {
 	// Expose gives a tool its exposed name.
 	Expose func(tool.ID) string
 	Log    *slog.Logger
+
+	maxFile int // bytes; tests make it small
 }
 
 // Listing is what one server listed.

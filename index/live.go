@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"log/slog"
 	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,7 +25,9 @@ type Index struct {
 	config   Config
 	conf     []configured
 	syn      func() *synonyms
-	store    *store // nil while working from memory only
+	store    *store          // nil while working from memory only
+	unsaved  map[string]bool // keys whose listing is not in the file as it is in memory
+	tried    time.Time       // when the file could last not be opened
 
 	problem atomic.Pointer[string]
 	changed chan struct{}
@@ -39,17 +40,14 @@ func Open(opts Options) *Index {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
 	}
-	x := &Index{opts: opts, lex: newLexicon(), listings: map[string]*listing{}, changed: make(chan struct{}, 1)}
+	if opts.maxFile == 0 {
+		opts.maxFile = maxFile
+	}
+	x := &Index{opts: opts, lex: newLexicon(), listings: map[string]*listing{}, unsaved: map[string]bool{}, changed: make(chan struct{}, 1)}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if opts.Path != "" {
-		var kept []Listing
-		var err error
-		x.store, kept, err = openStore(opts.Path, opts.Check, opts.Log)
-		x.setProblem(err)
-		for _, l := range kept {
-			x.take(l)
-		}
+	for _, l := range x.attach() {
+		x.take(l)
 	}
 	x.publish()
 	return x
@@ -70,15 +68,6 @@ func (x *Index) Problem() string {
 	return ""
 }
 
-func (x *Index) setProblem(err error) {
-	if err == nil {
-		x.problem.Store(nil)
-		return
-	}
-	s := err.Error()
-	x.problem.Store(&s)
-}
-
 // Replace makes l all that is known of the server of its key. When it returns,
 // every new Snapshot shows l, also when there is an error: that is about the
 // file alone.
@@ -90,28 +79,30 @@ func (x *Index) Replace(l Listing) error {
 	}
 	same := x.take(l)
 	x.publish()
-	if same && x.store != nil {
+	if same && len(x.unsaved) == 0 {
 		return nil // the file holds these bytes
 	}
-	return x.write(func(s *store) error { return s.put(x.listings[l.Key].Listing) })
+	x.unsaved[l.Key] = true
+	return x.flush()
 }
 
 // Retain forgets every listing whose key is not wanted.
 func (x *Index) Retain(wanted func(key string) bool) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	var gone []string
-	for _, key := range slices.Sorted(maps.Keys(x.listings)) {
+	gone := false
+	for key := range x.listings {
 		if !wanted(key) {
-			gone = append(gone, key)
+			gone = true
+			x.unsaved[key] = true
 			delete(x.listings, key)
 		}
 	}
-	if len(gone) == 0 {
+	if !gone {
 		return nil
 	}
 	x.publish()
-	return x.write(func(s *store) error { return s.drop(gone) })
+	return x.flush()
 }
 
 // Configure sets what the user says about searching.
@@ -135,10 +126,10 @@ func (x *Index) Close() error {
 	if x.store == nil {
 		return nil
 	}
-	err := x.store.close()
+	x.store.close()
 	x.store = nil
 	x.opts.Path = ""
-	return err
+	return nil
 }
 
 // take puts a listing in the place of the one of its key and reports whether it
@@ -168,6 +159,7 @@ func (x *Index) take(l Listing) (same bool) {
 		if d == nil || d.tool.Server != l.Server || d.tool.Exposed != exposed || !bytes.Equal(d.tool.Raw, t.Raw) {
 			own := t.On(l.Server)
 			own.Exposed = exposed
+			compactTool(own)
 			d = x.lex.analyzeTool(l.Key, own)
 			same = false
 		}
@@ -182,6 +174,19 @@ func (x *Index) take(l Listing) (same bool) {
 	}
 	x.listings[l.Key] = n
 	return same
+}
+
+// compactTool lets the parts of a tool share memory. A daemon keeps thousands of
+// definitions, most of them schemas.
+func compactTool(t *tool.Tool) {
+	if cap(t.Raw) > len(t.Raw)+len(t.Raw)/8 {
+		t.Raw = bytes.Clone(t.Raw)
+	}
+	if len(t.InputSchema) > 0 {
+		if i := bytes.Index(t.Raw, t.InputSchema); i >= 0 {
+			t.InputSchema = t.Raw[i : i+len(t.InputSchema) : i+len(t.InputSchema)]
+		}
+	}
 }
 
 // publish makes a snapshot of what there is.
