@@ -145,7 +145,7 @@ func TestKill(t *testing.T) {
 
 func TestRotation(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "calls.log")
-	must(t, os.WriteFile(path, bytes.Repeat([]byte{'\n'}, maxSize-10), 0o600))
+	must(t, os.WriteFile(path, append(bytes.Repeat([]byte{'x'}, maxSize-11), '\n'), 0o600))
 	l := Open(path)
 	defer l.Close()
 	l.Append(entry(1))

@@ -36,7 +36,7 @@ func readFile(path string) ([]Entry, error) {
 	for {
 		line, err := r.ReadBytes('\n')
 		var e Entry
-		if len(line) > 0 && json.Unmarshal(line, &e) == nil && !e.Time.IsZero() {
+		if len(line) > 0 && line[0] == '{' && json.Unmarshal(line, &e) == nil && !e.Time.IsZero() {
 			out = append(out, e)
 		}
 		if errors.Is(err, io.EOF) {

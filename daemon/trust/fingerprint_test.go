@@ -191,6 +191,8 @@ func TestFingerprintOfFiles(t *testing.T) {
 		"opencode's file":        {with(stdio("x"), func(s *clientconfig.Server) { s.Headers = map[string]string{"K": "{file:./a/conf.json}"} }), "a/conf.json", true},
 		"executable value of db": {stdio("./run.sh", "--db", "a/server.js"), "a/server.js", true},
 
+		"log that is read too": {with(stdio("x", "--log", "notes.txt"), func(s *clientconfig.Server) { s.EnvFile = "notes.txt" }), "notes.txt", true},
+
 		"another file":       {stdio("node", "a/server.js"), "run.sh", false},
 		"plain env value":    {with(stdio("x"), func(s *clientconfig.Server) { s.Env = map[string]string{"DATA": "a/conf.json"} }), "a/conf.json", false},
 		"data directory":     {stdio("npx", "-y", "@m/server-filesystem@1", "."), "package.json", false},
@@ -372,10 +374,16 @@ func TestRememberedHash(t *testing.T) {
 	if !remembered {
 		t.Error("a settled file is hashed each time")
 	}
-	put(t, root, "new", "2")
+	put(t, root, "a.js", "2")
+	must(t, os.Chtimes(p, long, long))
+	rewritten := fingerprint(t, def, root)
+	if rewritten == before {
+		t.Error("a file rewritten in place with the same size and time is not noticed")
+	}
+	put(t, root, "new", "1")
 	must(t, os.Chtimes(filepath.Join(root, "new"), long, long))
 	must(t, os.Rename(filepath.Join(root, "new"), p))
-	if fingerprint(t, def, root) == before {
+	if fingerprint(t, def, root) == rewritten {
 		t.Error("a replaced file of the same size and time is not noticed")
 	}
 }
