@@ -52,16 +52,25 @@ func (a *app) running(ctx context.Context) (*ipc.Client, platform.Dirs, error) {
 		return nil, dirs, err
 	}
 	client := ipc.NewClient(dirs.Socket)
-	_, err = client.Handshake(ctx)
-	if e, ok := errors.AsType[*ipc.Error](err); ok && e.Code == ipc.CodeNoDaemon {
-		// A daemon that hangs has the same code, and a new one would not help.
+	for {
+		begin := time.Now()
+		_, err = client.Handshake(ctx)
+		if e, ok := errors.AsType[*ipc.Error](err); !ok || e.Code != ipc.CodeNoDaemon {
+			break
+		}
+		// A daemon that hangs gives the same code, and a new one would not help.
 		conn, dialErr := platform.Dial(ctx, dirs.Socket)
-		switch {
-		case dialErr == nil:
-			conn.Close()
-		case errors.Is(dialErr, platform.ErrNoDaemon):
+		if errors.Is(dialErr, platform.ErrNoDaemon) {
 			return client, dirs, errNoneRuns
 		}
+		if dialErr != nil {
+			break
+		}
+		conn.Close()
+		if time.Since(begin) > time.Second {
+			break // it hangs: a handshake takes 2 s to fail
+		}
+		// One came up between the two: it gets a handshake of its own.
 	}
 	if err != nil {
 		client.Close()
