@@ -45,7 +45,7 @@ func (l *loop) build() *Snapshot {
 		}
 	}
 	if !maps.Equal(l.wanted, needed) {
-		l.wanted, l.stale = needed, true
+		l.wanted, l.stale, l.linked = needed, true, true
 	}
 	s.Servers = nameAll(entries, resolve(l.o.Env.Home))
 	s.Problems = append(s.Problems, l.aboutSettings(s.Problems)...)

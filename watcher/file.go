@@ -21,7 +21,8 @@ type file struct {
 
 	content clientconfig.Content // last good
 	text    []byte               // last good text, of toolsd's own files and of values
-	names   []string             // of a pattern
+	names   []string             // of a pattern: the paths that it matches
+	matched []string             // of a pattern: those that are watched
 	fault   []clientconfig.Problem
 	known   bool      // was looked at
 	present bool      // existed at the last look

@@ -145,9 +145,22 @@ type depth int
 
 const (
 	unknown depth = iota // only files that were never looked at
-	compare              // all files
+	compare              // all files of the user, and those of projects that events concern
 	retrace              // all files, and anew where their paths lead
 )
+
+// skips reports whether a scan leaves a file out. Files of projects are many, and
+// nearly all of them do not exist; only the poll and lost events lead to them all.
+func (how depth) skips(f *file) bool {
+	switch {
+	case !f.known || how == retrace:
+		return false
+	case how == unknown:
+		return true
+	}
+	_, expires := f.deadline()
+	return f.loc.Scope == clientconfig.Project && !f.force && !expires
+}
 
 // scan compares everything with what was read before and publishes what differs.
 func (l *loop) scan(how depth) {
@@ -273,17 +286,15 @@ func (l *loop) own() []clientconfig.Location {
 // and still hold servers.
 func (l *loop) matched(pattern *file) []clientconfig.Location {
 	paths := slices.Clone(pattern.names)
-	for loc, f := range l.byPlace {
-		if loc.Client == pattern.loc.Client && loc.Root == pattern.loc.Root && !loc.Glob && f.holds() &&
-			filepath.Dir(loc.Path) == filepath.Dir(pattern.loc.Path) && !slices.Contains(paths, loc.Path) {
-			if ok, err := filepath.Match(filepath.Base(pattern.loc.Path), filepath.Base(loc.Path)); ok && err == nil {
-				paths = append(paths, loc.Path)
-			}
+	for _, path := range pattern.matched {
+		if f := l.byPlace[pattern.loc.At(path)]; f != nil && f.holds() {
+			paths = append(paths, path)
 		}
 	}
 	slices.Sort(paths)
-	var out []clientconfig.Location
-	for _, p := range paths {
+	pattern.matched = slices.Compact(paths)
+	out := make([]clientconfig.Location, 0, len(paths))
+	for _, p := range pattern.matched {
 		out = append(out, pattern.loc.At(p))
 	}
 	return out
@@ -315,7 +326,7 @@ func (l *loop) look(looked map[*file]bool, how depth) bool {
 			continue
 		}
 		looked[f] = true
-		if f.busy || f.known && how == unknown {
+		if f.busy || how.skips(f) {
 			continue
 		}
 		f.busy = true

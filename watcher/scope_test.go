@@ -78,19 +78,20 @@ func TestKnownProjects(t *testing.T) {
 
 func TestManyProjects(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t).start()
-	for i := range maxProjects + 10 {
-		dir := fmt.Sprintf("p%03d", i)
+	const most = 8
+	w := newWorld(t).start(func(o *Options) { o.most = most })
+	for i := range most + 4 {
+		dir := fmt.Sprintf("p%02d", i)
 		w.write(dir+"/.mcp.json", mcp("s"))
 		w.see(dir)
 	}
-	if n := len(w.Latest().Projects); n != maxProjects {
-		t.Errorf("%d projects are watched, want %d", n, maxProjects)
+	if s := w.Latest(); len(s.Projects) != most || len(s.Servers) != most {
+		t.Errorf("%d projects with %d servers are watched, want %d", len(s.Projects), len(s.Servers), most)
 	}
-	if w.See(w.path("p000")) {
+	if w.See(w.path("p00")) {
 		t.Error("the first project is still known")
 	}
-	w.see("p000")
+	w.see("p00")
 }
 
 func TestVisible(t *testing.T) {
@@ -192,6 +193,27 @@ func TestPerProjectEntries(t *testing.T) {
 	}
 	if s := w.Latest().Servers[1]; s.Source.Scope != clientconfig.User || s.Source.Root != w.path("real") || s.Declared != "a" {
 		t.Errorf("got %+v", s)
+	}
+}
+
+// TestRefusals: what the user said no to in Claude Code.
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.write(".claude.json", fmt.Sprintf(`{"mcpServers": {"mine": {"command": "x"}},
+		"projects": {%q: {"disabledMcpjsonServers": ["no"], "disabledMcpServers": ["mine"]}}}`, w.path("p")))
+	w.write("p/.mcp.json", mcp("no", "yes"))
+	w.write("q/.mcp.json", mcp("no"))
+	w.start()
+	w.see("p")
+	w.see("q")
+	var got []string
+	for _, s := range w.Latest().Servers {
+		got = append(got, fmt.Sprint(filepath.Base(s.Source.Root), " ", s.Name, " ", s.Rejected, " ", len(s.OffIn)))
+	}
+	want := []string{". mine false 1", "p no true 0", "p yes false 0", "q no false 0"}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 // TestMissing: a file that is away for less than 10 s changes nothing, and for
 // longer its servers are gone by 12 s.
 func TestMissing(t *testing.T) {
-	for _, how := range []string{"removed", "emptied", "with its directory", "with its project"} {
+	for _, how := range []string{"removed", "emptied", "with its directory", "with its project", "one of a pattern"} {
 		t.Run(how, func(t *testing.T) {
 			w := newWorld(t)
 			file := ".cursor/mcp.json"
@@ -24,9 +24,12 @@ func TestMissing(t *testing.T) {
 			if how == "with its project" {
 				file, want = "p/.cursor/mcp.json", "a=run-a@p"
 			}
+			if how == "one of a pattern" {
+				file = ".kiro/agents/one.json"
+			}
 			away := func() {
 				switch how {
-				case "removed":
+				case "removed", "one of a pattern":
 					w.remove(file)
 				case "emptied":
 					w.write(file, "")

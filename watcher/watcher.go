@@ -55,9 +55,10 @@ type Options struct {
 	MaxWait time.Duration
 
 	// For tests: blind leaves out the events of the file system, as on one that has
-	// none, and look stands for lookAt, as on one that does not answer.
+	// none; look stands for lookAt, as on one that does not answer; most for maxProjects.
 	blind bool
 	look  func(question) look
+	most  int
 }
 
 const (
@@ -72,9 +73,9 @@ const (
 	// patience is how long one comparison waits for a file. Local files take
 	// milliseconds; a slower one is taken in when it arrives.
 	patience = time.Second
-	// maxProjects bounds the files that are looked at: some 30 places for each.
-	// The least recently asked for go first.
-	maxProjects = 64
+	// maxProjects bounds the files that are looked at: some 30 places for each, at
+	// 10 µs, in each poll. The least recently asked for go first.
+	maxProjects = 256
 )
 
 // Watcher watches the config files; Run does the work.
@@ -103,6 +104,9 @@ func New(o Options) *Watcher {
 	}
 	if o.MaxWait <= 0 {
 		o.MaxWait = 600 * time.Millisecond
+	}
+	if o.most <= 0 {
+		o.most = maxProjects
 	}
 	if o.look == nil {
 		o.look = lookAt
@@ -140,7 +144,7 @@ func (w *Watcher) See(cwd string) bool {
 		isNew = isNew || !known
 		w.projects[root] = time.Now()
 	}
-	for len(w.projects) > max(maxProjects, len(roots)) {
+	for len(w.projects) > max(w.o.most, len(roots)) {
 		oldest := ""
 		for root, at := range w.projects {
 			if oldest == "" || at.Before(w.projects[oldest]) {

@@ -370,6 +370,10 @@ func TestDeepLateDirectories(t *testing.T) {
 	w.awaitServers("k=run-k l=run-l")
 	w.write(".codeium/windsurf/mcp_config.json", mcp("w"))
 	took := w.awaitServers("k=run-k l=run-l w=run-w")
+	w.write(".kiro/agents/one.json", `{}`)
+	w.awaitServers("l=run-l w=run-w")
+	w.write(".kiro/agents/two.json", mcp("m"))
+	w.awaitServers("m=run-m w=run-w")
 	t.Logf("live after %v", took.Round(time.Millisecond))
 }
 
