@@ -94,14 +94,20 @@ func (s *Store) Held(subject Subject, t *tool.Tool) bool {
 	return s.Changed(subject, t) != Unchanged
 }
 
-// SawTool remembers that the user's agents were shown a definition, so that it is
-// not marked any more. It is for trust.tools "show"; where tools are held, only
-// ApproveTool may do that.
-func (s *Store) SawTool(subject Subject, t *tool.Tool) error {
-	if s.Changed(subject, t) == Unchanged {
+// SawTool remembers that the user's agents were shown definitions, so that they
+// are not marked any more; many in one call are one write. It is for trust.tools
+// "show"; where tools are held, only ApproveTool may do that.
+func (s *Store) SawTool(subject Subject, tools ...*tool.Tool) error {
+	var fresh []*tool.Tool
+	for _, t := range tools {
+		if s.Changed(subject, t) != Unchanged {
+			fresh = append(fresh, t)
+		}
+	}
+	if len(fresh) == 0 {
 		return nil
 	}
-	return s.remember(subject, []*tool.Tool{t}, false)
+	return s.remember(subject, fresh, false)
 }
 
 // ApproveTool lets a held tool through, with the definition it has now. After an
