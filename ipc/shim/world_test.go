@@ -23,6 +23,7 @@ import (
 //	fail…   answers the JSON-RPC error -32042 with data that a float64 cannot hold
 //	wait…   answers only when it is cancelled
 //	steps…  sends two progress notifications, then echoes
+//	echo…   answers its arguments as text, in a result that every client takes
 //	other   echoes: its arguments as text, its _meta, a content type that nobody
 //	        knows, and a number above 2^53
 type world interface {
@@ -425,6 +426,9 @@ func (s *memorySession) Call(ctx context.Context, c ipc.SessionCall) (*ipc.CallO
 		meta = json.RawMessage(`{}`)
 	}
 	text, _ := json.Marshal(args)
+	if strings.HasPrefix(t.Name, "echo") {
+		return &ipc.CallOutcome{Result: json.RawMessage(`{"content":[{"type":"text","text":` + string(text) + `}]}`)}, nil
+	}
 	return &ipc.CallOutcome{Result: json.RawMessage(`{"content":[{"type":"text","text":` + string(text) + `},{"type":"hologram","x":1e400}],"structuredContent":{"n":9007199254740993},"_meta":` + string(meta) + `}`)}, nil
 }
 
