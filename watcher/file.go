@@ -73,6 +73,9 @@ func (f *file) apply(l look, now time.Time) (changed bool) {
 	case bad:
 		changed = !slices.Equal(f.fault, l.content.Problems)
 		f.fault, f.absent = l.content.Problems, time.Time{}
+		if l.text != nil {
+			f.text, changed = l.text, true
+		}
 	}
 	return changed || wasSlow
 }

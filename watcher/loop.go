@@ -402,8 +402,8 @@ func (l *loop) start(batch []*file, how depth, results chan<- []found, given <-c
 	})
 }
 
-// finish waits for the goroutines that look at files, but not for one that the
-// system holds.
+// finish waits for the goroutines that look at files and watch directories, but
+// not for one that the system holds.
 func (l *loop) finish() {
 	ended := make(chan struct{})
 	go func() { l.jobs.Wait(); close(ended) }()

@@ -56,6 +56,7 @@ func (n *notifier) problem() *clientconfig.Problem {
 }
 
 func (n *notifier) run(ctx context.Context) {
+	defer func() { _ = n.fs.Close() }() // at the end of watching there is nothing to do about an error
 	identity := map[string]fs.FileInfo{}
 	for {
 		select {

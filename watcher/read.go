@@ -236,12 +236,13 @@ func (l *look) decode(loc clientconfig.Location, kind kind, data []byte) {
 	default:
 		l.outcome = good
 	}
-	if l.outcome != good || kind != own {
+	if kind != own || l.outcome == empty {
 		return
 	}
-	l.text = data
 	var syntax *settings.SyntaxError
-	if err := settings.Valid(data); errors.As(err, &syntax) {
+	if err := settings.Valid(data); !errors.As(err, &syntax) {
+		l.text = data // the settings hold even when the servers cannot be read
+	} else if l.outcome == good {
 		p := problem(loc, "not valid JSON: "+syntax.Message, "")
 		p.Line, p.Col = syntax.Line, syntax.Col
 		l.outcome, l.content.Problems = bad, []clientconfig.Problem{p}

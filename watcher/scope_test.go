@@ -262,6 +262,10 @@ func TestOwnSettings(t *testing.T) {
 	if got := w.Latest().Settings; got.ToolSearch.MinPct != 1 || got.Clients["cursor"] {
 		t.Errorf("a broken file changed the settings to %+v", got)
 	}
+	w.write("toolsd/config.json", `{"mcpServers": 5, "toolSearch": {"minPct": 2}}`)
+	w.await("the settings beside a wrong mcpServers", func(s *Snapshot) bool {
+		return s.Settings.ToolSearch.MinPct == 2 && len(s.Problems) == 1 && w.list(s) == "both=team c=run-c locked=team team=team pc=run-pc@p"
+	})
 }
 
 // TestExpansion: variables come from the environment that the daemon captured,

@@ -2,9 +2,9 @@
 // the servers that they define, and publishes a new one whenever an edit means
 // something else.
 //
-// An event of the file system is only a hint: it wakes a comparison of everything
-// with what was read before, so a lost, doubled or needless one costs nothing but
-// time, and a poll finds what no event told. A file that cannot be read keeps its
+// An event of the file system is only a hint: it wakes a comparison of the files
+// with what was read before, so a doubled or needless one costs nothing but time,
+// and a poll of everything finds what no event told. A file that cannot be read keeps its
 // last good servers; a missing or empty one keeps them for 10 s. One file that
 // hangs, for instance on a dead network mount, delays no other.
 //
@@ -198,8 +198,6 @@ func (w *Watcher) Refresh() {
 
 // Run reads and watches until ctx ends. It is called once.
 func (w *Watcher) Run(ctx context.Context) error {
-	var parts sync.WaitGroup
-	defer parts.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	l := newLoop(w, ctx.Done())
 	defer l.finish()
@@ -212,10 +210,9 @@ func (w *Watcher) Run(ctx context.Context) error {
 		if err != nil {
 			l.deaf = limitProblem(err)
 		} else {
-			defer func() { _ = n.fs.Close() }() // at the end of watching there is nothing to do about an error
 			events, errs, added = n.fs.Events, n.fs.Errors, n.added
 			l.notifier = n
-			parts.Go(func() { n.run(ctx) })
+			l.jobs.Go(func() { n.run(ctx) })
 		}
 	}
 	l.scan(retrace)
