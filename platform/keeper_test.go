@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -220,9 +221,12 @@ func TestStartErrors(t *testing.T) {
 }
 
 func TestServersGetAnOrdinaryProcessState(t *testing.T) {
+	// nohup, or a shell that put the daemon into the background.
+	ignored := []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGPIPE}
+	signal.Ignore(ignored...)
+	defer signal.Reset(ignored...)
 	k := newTestKeeper(t)
 	for role, want := range map[string]string{
-		"signals":     "false false false\n", // the keeper drops them; a server must not
 		"print-umask": fmt.Sprintf("%#o\n", inheritedUmask()),
 	} {
 		p := startServer(t, k, role, "")
@@ -233,13 +237,20 @@ func TestServersGetAnOrdinaryProcessState(t *testing.T) {
 	}
 	// Descriptors other than 0, 1 and 2 would keep pipes of other servers open.
 	if runtime.GOOS == "linux" {
-		p, err := k.Start(Command{Path: "/bin/ls", Args: []string{"ls", "/proc/self/fd"}, Label: "ls"})
-		if err != nil {
-			t.Fatal(err)
+		output := func(argv ...string) string {
+			p, err := k.Start(Command{Path: argv[0], Args: argv, Label: argv[0]})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, _ := io.ReadAll(p.Stdout)
+			return string(got)
 		}
-		got, _ := io.ReadAll(p.Stdout)
-		if string(got) != "0\n1\n2\n3\n" { // 3 is the directory that ls reads
+		if got := output("/bin/ls", "/proc/self/fd"); got != "0\n1\n2\n3\n" { // 3 is the directory that ls reads
 			t.Errorf("descriptors of a server: %q", got)
+		}
+		// The keeper drops signals; a server must not ignore or block any.
+		if got := output("/bin/grep", "-E", "Sig(Ign|Blk)", "/proc/self/status"); got != "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n" {
+			t.Errorf("signals of a server: %q", got)
 		}
 	}
 }

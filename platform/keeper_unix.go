@@ -76,6 +76,12 @@ type starting struct {
 	answer  chan message
 }
 
+type osCommand struct {
+	// session gives it a session, and /dev/null for stdin and stderr. What of it
+	// is in other sessions when it ends by itself lives on.
+	session bool
+}
+
 type osProcess struct {
 	link  *link
 	start uint64
@@ -124,7 +130,7 @@ func (k *Keeper) Start(c Command) (*Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("starting %s: %w", c.Label, err)
 	}
-	defer syscall.Close(in)
+	defer func() { syscall.Close(in) }()
 	stdout, out, err := pipe(false)
 	if err != nil {
 		closePipes(stdin)
@@ -136,7 +142,19 @@ func (k *Keeper) Start(c Command) (*Process, error) {
 		closePipes(stdin, stdout)
 		return nil, fmt.Errorf("starting %s: %w", c.Label, err)
 	}
-	defer syscall.Close(errs)
+	defer func() { syscall.Close(errs) }()
+	if c.session {
+		for _, fd := range []*int{&in, &errs} {
+			null, err := syscall.Open(os.DevNull, syscall.O_RDWR|syscall.O_CLOEXEC, 0)
+			if err != nil {
+				closePipes(stdin, stdout, stderr)
+				return nil, fmt.Errorf("starting %s: %w", c.Label, err)
+			}
+			syscall.Close(*fd)
+			*fd = null
+		}
+		closePipes(stdin, stderr)
+	}
 
 	p, err := k.start(c, in, out, errs)
 	if errors.Is(err, errKeeperGone) { // it was killed; what it had is, too
@@ -160,7 +178,7 @@ func (k *Keeper) start(c Command, files ...int) (*Process, error) {
 	p := &Process{keeper: k, label: c.Label, done: make(chan struct{}), cleared: make(chan struct{}), osProcess: osProcess{link: l}}
 	marker := fmt.Sprintf("%v:%s:%d", k.key, k.options.Instance, number)
 	answer, err := l.ask(p, message{Op: "start", Path: c.Path, Args: c.Args, Dir: c.Dir,
-		Env: withMarker(c.Env, marker), Marker: marker, Tag: makeTag(uint64(k.key), number), Umask: inheritedUmask()}, files...)
+		Env: withMarker(c.Env, marker), Marker: marker, Tag: makeTag(uint64(k.key), number), Umask: inheritedUmask(), Session: c.session}, files...)
 	if errors.Is(err, errKeeperGone) {
 		<-l.gone
 		return nil, err
@@ -169,6 +187,13 @@ func (k *Keeper) start(c Command, files ...int) (*Process, error) {
 		err = explainExec(c.Path, syscall.Errno(answer.Errno))
 	}
 	return p, err
+}
+
+// closePipes is for a process that did not come to be.
+func closePipes(files ...*os.File) {
+	for _, f := range files {
+		f.Close()
+	}
 }
 
 func explainExec(path string, errno syscall.Errno) error {

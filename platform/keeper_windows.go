@@ -31,6 +31,8 @@ type Keeper struct {
 	procs  map[int]*Process
 }
 
+type osCommand struct{}
+
 type osProcess struct{ job windows.Handle }
 
 // NewKeeper starts no process.
@@ -46,6 +48,11 @@ func KeeperMain() int { return 2 }
 
 // Sweep has nothing to do: see Keeper.
 func Sweep(string, *slog.Logger) (int, error) { return 0, nil }
+
+// LoginEnviron is the function of that name: no shell is asked here.
+func (k *Keeper) LoginEnviron(ctx context.Context, base func() []string) (Environ, error) {
+	return LoginEnviron(ctx, base)
+}
 
 // PID is 0: there is no keeper process.
 func (k *Keeper) PID() int { return 0 }

@@ -90,6 +90,7 @@ type ward struct {
 	pid      int
 	marker   string
 	tag      uint64
+	session  bool // Command.session
 	reaped   bool
 	killing  bool
 	asked    bool           // leftovers got their SIGTERM
@@ -138,7 +139,7 @@ func (k *wards) start(m message) {
 		Dir:   m.Dir,
 		Env:   m.Env,
 		Files: []uintptr{uintptr(m.files[0]), uintptr(m.files[1]), uintptr(m.files[2])},
-		Sys:   &syscall.SysProcAttr{Setpgid: true},
+		Sys:   &syscall.SysProcAttr{Setpgid: !m.Session, Setsid: m.Session},
 	})
 	if err != nil {
 		errno, ok := errors.AsType[syscall.Errno](err)
@@ -148,7 +149,7 @@ func (k *wards) start(m message) {
 		_ = k.wire.send(message{Op: "failed", ID: m.ID, Errno: int(errno)})
 		return
 	}
-	k.byPID[pid] = &ward{pid: pid, marker: m.Marker, tag: m.Tag, members: make(map[int]uint64)}
+	k.byPID[pid] = &ward{pid: pid, marker: m.Marker, tag: m.Tag, session: m.Session, members: make(map[int]uint64)}
 	p, _ := findProc(pid) // there at least as a zombie: only reap ends it
 	_ = k.wire.send(message{Op: "started", ID: m.ID, PID: pid, Start: p.start})
 }
@@ -234,6 +235,9 @@ func (k *wards) left(w *ward, table []proc) []proc {
 		if p.pid == k.self || p.pid == w.pid && w.reaped {
 			continue
 		}
+		if w.session && !w.killing && p.sid != w.pid {
+			continue
+		}
 		start, member := w.members[p.pid]
 		// An orphan is no ward, and a child of ours or of init.
 		orphan := (p.ppid == k.self || p.ppid == 1 && !hasSubreaper) && k.byPID[p.pid] == nil
@@ -253,7 +257,7 @@ func (k *wards) left(w *ward, table []proc) []proc {
 		}
 	}
 	for _, p := range descendants(table, roots...) {
-		if !p.zombie && p.pid != k.self {
+		if !p.zombie && p.pid != k.self && !(w.session && !w.killing && p.sid != w.pid) {
 			alive = append(alive, p)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -37,7 +38,21 @@ const resolving = "TOOLSD_RESOLVING_ENVIRONMENT"
 // there only; then the plain login shell; each has 5 s, after which its whole
 // session is killed. When neither answers, well-known directories stand in, and
 // Problem says why. The error is that of ctx, and then there is no Environ.
+//
+// It is for programs that live as long as the question; a daemon asks through
+// its Keeper, so that a shell that hangs does not outlive it.
 func LoginEnviron(ctx context.Context, base func() []string) (Environ, error) {
+	return loginEnviron(ctx, base, startShell)
+}
+
+// LoginEnviron is the function of that name, with the shell below the keeper.
+// What an rc file starts in a session of its own (ssh-agent) lives as long as
+// the keeper.
+func (k *Keeper) LoginEnviron(ctx context.Context, base func() []string) (Environ, error) {
+	return loginEnviron(ctx, base, k.startShell)
+}
+
+func loginEnviron(ctx context.Context, base func() []string, start shellStarter) (Environ, error) {
 	if base == nil {
 		base = os.Environ
 	}
@@ -47,7 +62,7 @@ func LoginEnviron(ctx context.Context, base func() []string) (Environ, error) {
 	shell := own["SHELL"]
 	var causes []string
 	for _, attempt := range shellAttempts(shell) {
-		vars, err := askShell(ctx, shell, attempt.flags, own)
+		vars, err := askShell(ctx, start, shell, attempt.flags, own)
 		if ctx.Err() != nil {
 			return Environ{}, fmt.Errorf("asking the login shell for its environment: %w", context.Cause(ctx))
 		}
@@ -90,7 +105,7 @@ func shellAttempts(shell string) []shellAttempt {
 
 // askShell runs one simple command of the shell: /bin/sh with a script, so that
 // only a word in quotes has to mean the same in every shell.
-func askShell(ctx context.Context, shell string, flags []string, env map[string]string) (map[string]string, error) {
+func askShell(ctx context.Context, start shellStarter, shell string, flags []string, env map[string]string) (map[string]string, error) {
 	marker := rand.Text()
 	// awk for systems whose env has no -0: a separator of our own instead.
 	script := fmt.Sprintf(`printf %%s %[1]s-begin; { %[2]s -0 || awk "BEGIN{for (k in ENVIRON) printf \"%%s=%%s%[1]s-next\", k, ENVIRON[k]}"; } 2>/dev/null; printf %%s %[1]s-end`,
@@ -99,29 +114,20 @@ func askShell(ctx context.Context, shell string, flags []string, env map[string]
 	if filepath.Base(shell) == "pwsh" {
 		flag = "-Command"
 	}
-	r, w, err := os.Pipe()
+	sh, err := start(Command{
+		Path:  shell,
+		Args:  append(append([]string{filepath.Base(shell)}, flags...), flag, "/bin/sh -c '"+script+"'"),
+		Dir:   usableDir(env["HOME"]),
+		Env:   append(fromMap(env), resolving+"=1", "DISABLE_AUTO_UPDATE=true", "ZSH_TMUX_AUTOSTART=false"),
+		Label: "login shell",
+	})
 	if err != nil {
 		return nil, err
 	}
-	defer r.Close()
-	cmd := &exec.Cmd{
-		Path: shell,
-		Args: append(append([]string{filepath.Base(shell)}, flags...), flag, "/bin/sh -c '"+script+"'"),
-		Dir:  usableDir(env["HOME"]),
-		Env:  append(fromMap(env), resolving+"=1", "DISABLE_AUTO_UPDATE=true", "ZSH_TMUX_AUTOSTART=false"),
-		// stdin and stderr stay nil, which is /dev/null.
-		Stdout:      w,
-		SysProcAttr: &syscall.SysProcAttr{Setsid: true}, // no terminal to ask on, and killable as a whole
-	}
-	err = startOwn(cmd)
-	w.Close()
-	if err != nil {
-		return nil, err
-	}
-	exited := make(chan error, 1)
-	go func() { exited <- cmd.Wait(); disown(cmd.Process.Pid) }()
+	defer sh.stdout.Close()
+	exited := sh.exited
 	found := make(chan []byte, 1)
-	go func() { found <- readBetween(r, marker+"-begin", marker+"-end") }()
+	go func() { found <- readBetween(sh.stdout, marker+"-begin", marker+"-end") }()
 
 	timer := time.NewTimer(shellTimeout)
 	defer timer.Stop()
@@ -153,11 +159,7 @@ wait:
 		}
 	}
 	// In every case: what the rc files started in this session is of no use.
-	killSession(cmd.Process.Pid)
-	if running {
-		<-exited
-	}
-	r.Close()
+	sh.end(section != nil, running)
 	if section == nil {
 		switch {
 		case running:
@@ -172,7 +174,7 @@ wait:
 		return nil, errors.New("the environment it printed has no PATH")
 	}
 	// What belongs to the shell, or to our asking.
-	for _, name := range []string{resolving, "_", "SHLVL", "PWD", "OLDPWD"} {
+	for _, name := range []string{resolving, markerName, "_", "SHLVL", "PWD", "OLDPWD"} {
 		delete(vars, name)
 	}
 	for _, name := range []string{"DISABLE_AUTO_UPDATE", "ZSH_TMUX_AUTOSTART"} {
@@ -183,9 +185,69 @@ wait:
 	return vars, nil
 }
 
+// shellProcess is a shell in a session of its own, with stdin and stderr on
+// /dev/null: there is no terminal that it could ask on.
+type shellProcess struct {
+	stdout io.ReadCloser
+	exited <-chan error
+	// end ends its session and returns when the shell is gone. A shell that
+	// answered ends by itself. running: exited has not told yet.
+	end func(answered, running bool)
+}
+
+type shellStarter func(Command) (*shellProcess, error)
+
+// startShell starts it as a child of this process.
+func startShell(c Command) (*shellProcess, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	cmd := &exec.Cmd{Path: c.Path, Args: c.Args, Dir: c.Dir, Env: c.Env, Stdout: w, SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
+	err = startOwn(cmd)
+	w.Close()
+	if err != nil {
+		r.Close()
+		return nil, err
+	}
+	exited := make(chan error, 1)
+	go func() { exited <- cmd.Wait(); disown(cmd.Process.Pid) }()
+	return &shellProcess{r, exited, func(_, running bool) {
+		killSession(cmd.Process.Pid, running)
+		if running {
+			<-exited
+		}
+	}}, nil
+}
+
+// startShell starts it below the keeper.
+func (k *Keeper) startShell(c Command) (*shellProcess, error) {
+	c.session = true
+	p, err := k.Start(c)
+	if err != nil {
+		return nil, err
+	}
+	exited := make(chan error, 1)
+	go func() {
+		<-p.Done()
+		var err error
+		if e := p.Exit(); e.Code != 0 {
+			err = errors.New(e.Text)
+		}
+		exited <- err
+	}()
+	return &shellProcess{p.Stdout, exited, func(answered, running bool) {
+		if running && !(answered && p.wait(context.Background(), time.Second)) {
+			p.Kill()
+			<-p.cleared
+		}
+		// The keeper ends what is left of the session of one that ended.
+	}}, nil
+}
+
 // readBetween reads to the end mark, or to the end. rc files print what they
 // like before, after and, on a bad day, 4 MiB of it.
-func readBetween(r *os.File, begin, end string) []byte {
+func readBetween(r io.Reader, begin, end string) []byte {
 	const most = 8 << 20
 	in := bufio.NewReaderSize(r, 64<<10)
 	var all []byte

@@ -104,10 +104,6 @@ func init() {
 			fmt.Printf("%#o\n", m)
 			return nil
 		},
-		"signals": func() error {
-			fmt.Println(signal.Ignored(syscall.SIGTERM), signal.Ignored(syscall.SIGHUP), signal.Ignored(syscall.SIGINT))
-			return nil
-		},
 		"daemon":   daemonRole,
 		"contest":  contestRole,
 		"detached": detachedRole,

@@ -130,16 +130,19 @@ func ownSession() int {
 	return sid
 }
 
-// killSession ends all processes of a session, and what is below its leader in
-// others, until none is left.
-func killSession(leader int) {
+// killSession ends all processes of a session and, when the leader was not waited
+// for yet, what is below it in others, until none is left.
+func killSession(leader int, unreaped bool) {
 	deadline := time.Now().Add(stopStep)
 	for empty := 0; empty < 2 && time.Now().Before(deadline); {
 		table, err := processTable()
 		if err != nil {
 			return
 		}
-		victims := descendants(table, leader)
+		var victims []proc
+		if unreaped {
+			victims = descendants(table, leader)
+		}
 		for _, p := range table {
 			if p.sid == leader {
 				victims = append(victims, p)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"os"
 	"time"
 )
 
@@ -13,10 +12,6 @@ import (
 // has this long at each step. MCP names the steps; 2 s is what npm wrappers need
 // to end what they wrap, with room.
 const stopStep = 2 * time.Second
-
-// markerName is in the environment of every server process and of what it
-// starts. Its value names the daemon's state directory and the server.
-const markerName = "TOOLSD_KEEPER"
 
 // ErrClosed is the error of Start after Close.
 var ErrClosed = errors.New("the keeper of server processes is closed")
@@ -28,6 +23,8 @@ type Command struct {
 	Env   []string // complete: Environ.ForChild
 	Dir   string
 	Label string // for the log and the journal
+
+	osCommand
 }
 
 // ExitState is how a process ended.
@@ -118,13 +115,4 @@ func (p *Process) wait(ctx context.Context, d time.Duration) bool {
 	case <-ctx.Done():
 	}
 	return false
-}
-
-// closePipes is for a process that did not come to be.
-func closePipes(files ...*os.File) {
-	for _, f := range files {
-		if f != nil {
-			f.Close()
-		}
-	}
 }

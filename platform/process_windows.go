@@ -90,7 +90,10 @@ func StartDetached(exe string, args, env []string, logfile string) (pid int, err
 		return 0, fmt.Errorf("starting %s in the background: %w", exe, err)
 	}
 	defer out.Close()
-	cmd := &exec.Cmd{Path: exe, Args: append([]string{exe}, args...), Env: env, Stdout: out, Stderr: out,
+	if env == nil {
+		env = os.Environ()
+	}
+	cmd := &exec.Cmd{Path: exe, Args: append([]string{exe}, args...), Env: absolutePlaces(env), Stdout: out, Stderr: out,
 		SysProcAttr: &syscall.SysProcAttr{CreationFlags: windows.DETACHED_PROCESS | windows.CREATE_NEW_PROCESS_GROUP}}
 	if err := cmd.Start(); err != nil {
 		return 0, fmt.Errorf("starting %s in the background: %w", exe, causeOf(err))

@@ -17,6 +17,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// markerName is in the environment of every server process and of what it
+// starts. Its value names the daemon's state directory and the server.
+const markerName = "TOOLSD_KEEPER"
+
 // message is what daemon and keeper tell each other. Both are one binary and
 // one image of it, so there is no version.
 type message struct {
@@ -35,6 +39,8 @@ type message struct {
 	Marker string   `json:",omitempty"`
 	Tag    uint64   `json:",omitempty"`
 	Umask  int      `json:",omitempty"`
+
+	Session bool `json:",omitempty"`
 
 	files []int // descriptors that came along
 }

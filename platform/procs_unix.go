@@ -1,3 +1,5 @@
+//go:build unix
+
 package platform
 
 // proc is one line of the process table.
