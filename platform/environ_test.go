@@ -60,6 +60,7 @@ func login(t *testing.T, vars ...string) Environ {
 
 func TestLoginEnviron(t *testing.T) {
 	bash := needBash(t)
+	k := newTestKeeper(t)
 	profile := "export FROM_PROFILE=1\n[ -f ~/.bashrc ] && . ~/.bashrc\n"
 	for _, c := range []struct {
 		name, bashrc string
@@ -79,11 +80,14 @@ func TestLoginEnviron(t *testing.T) {
 		{"that hangs", guard + "(trap '' TERM HUP INT; while :; do sleep 1; done)", true, "login shell (bash -l) and well-known directories", false, "no answer in 5s"},
 		{"that asks", guard + "read -p 'name? ' name\nexport PATH=$HOME/tools/bin:$PATH", false, "login shell (bash -l -i)", true, ""},
 	} {
-		t.Run(c.name, func(t *testing.T) {
+		ask := func(t *testing.T, how func(context.Context, func() []string) (Environ, error)) {
 			t.Parallel()
 			h := home(t, map[string]string{".profile": profile, ".bashrc": c.bashrc, "tools/bin/only-there": "#!/bin/sh\n", ".local/bin/well-known": "#!/bin/sh\n"})
 			began := time.Now()
-			e := login(t, "HOME="+h, "SHELL="+bash)
+			e, err := how(t.Context(), func() []string { return []string{"HOME=" + h, "SHELL=" + bash} })
+			if err != nil {
+				t.Fatal(err)
+			}
 			took := time.Since(began)
 			if c.origin != "" && e.Origin != c.origin {
 				t.Errorf("origin %q, problem %q", e.Origin, e.Problem)
@@ -103,7 +107,7 @@ func TestLoginEnviron(t *testing.T) {
 			if e.Vars["HOME"] != h || e.Vars["PATH"] == "" || e.Vars["USER"] != userName() {
 				t.Errorf("%v", e.Vars)
 			}
-			for _, name := range []string{resolving, "DISABLE_AUTO_UPDATE", "SHLVL", "PWD", "_"} {
+			for _, name := range []string{resolving, markerName, "DISABLE_AUTO_UPDATE", "SHLVL", "PWD", "_"} {
 				if v, ok := e.Vars[name]; ok {
 					t.Errorf("%s=%s is in it", name, v)
 				}
@@ -111,11 +115,10 @@ func TestLoginEnviron(t *testing.T) {
 			if !c.slow && took > shellTimeout {
 				t.Errorf("took %v", took)
 			}
-			// Nothing of the session stays.
-			if left := processesIn(h); len(left) > 0 {
-				t.Errorf("%v still run", left)
-			}
-		})
+			within(t, 2*stopStep, "nothing of the session runs", func() bool { return len(processesIn(h)) == 0 })
+		}
+		t.Run(c.name, func(t *testing.T) { ask(t, LoginEnviron) })
+		t.Run(c.name+", below the keeper", func(t *testing.T) { ask(t, k.LoginEnviron) })
 	}
 }
 
@@ -134,6 +137,31 @@ func processesIn(home string) (pids []int) {
 func userName() string {
 	e, _ := passwd()
 	return e.name
+}
+
+// What an rc file puts into a session of its own, as ssh-agent does, is meant to
+// stay: as long as the daemon.
+func TestLoginShellsAgentLivesWithTheKeeper(t *testing.T) {
+	setsid, err := exec.LookPath("setsid")
+	if err != nil {
+		t.Skip(err)
+	}
+	k, err := NewKeeper(testKeeperOptions(filepath.Join(t.TempDir(), "journal")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := home(t, map[string]string{".profile": setsid + " -f sleep 300 </dev/null >/dev/null 2>&1; export AGENT=up"})
+	e, err := k.LoginEnviron(t.Context(), func() []string { return []string{"HOME=" + h, "SHELL=/bin/sh"} })
+	if err != nil || e.Vars["AGENT"] != "up" {
+		t.Errorf("%+v, %v", e, err)
+	}
+	within(t, 2*stopStep, "the shell is gone and its agent is not", func() bool { return len(processesIn(h)) == 1 })
+	if err := k.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if left := processesIn(h); len(left) > 0 {
+		t.Errorf("%v outlive the keeper", left)
+	}
 }
 
 // A service manager may give nothing at all.

@@ -269,6 +269,14 @@ func TestNothingOutlivesTheDaemon(t *testing.T) {
 		r.gone(2 * time.Second)
 		within(t, 2*time.Second, "the keeper is gone", func() bool { p, ok := findProc(d.keeper); return !ok || p.zombie })
 	})
+	t.Run("daemon killed while the login shell hangs", func(t *testing.T) {
+		h := home(t, map[string]string{".profile": "trap '' TERM HUP; while :; do sleep 1; done"})
+		t.Setenv("PLATFORM_TEST_LOGIN", h)
+		d := startFakeDaemon(t, newRoll(t), "echo")
+		within(t, 10*time.Second, "the shell runs", func() bool { return len(processesIn(h)) > 0 })
+		d.cmd.Process.Kill()
+		within(t, 2*time.Second, "the shell is gone", func() bool { return len(processesIn(h)) == 0 })
+	})
 	t.Run("keeper killed", func(t *testing.T) {
 		t.Parallel()
 		r := newRoll(t)

@@ -160,6 +160,9 @@ func daemonRole() error {
 		return err
 	}
 	out := json.NewEncoder(os.Stdout)
+	if home := os.Getenv("PLATFORM_TEST_LOGIN"); home != "" {
+		go k.LoginEnviron(context.Background(), func() []string { return []string{"HOME=" + home, "SHELL=/bin/sh"} })
+	}
 	for _, role := range strings.Split(os.Getenv("PLATFORM_TEST_SERVERS"), ",") {
 		p, err := k.Start(serverCommand(role, os.Getenv("PLATFORM_TEST_ROLL")))
 		if err != nil {

@@ -38,6 +38,8 @@ func explainOpen(path string, err error) error {
 	return err
 }
 
+func backlogFull(err error) bool { return errors.Is(err, syscall.EAGAIN) }
+
 func refused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
 func syncDir(dir string) error {

@@ -25,6 +25,8 @@ func ownedByAnother(string) bool { return false }
 
 func explainOpen(_ string, err error) error { return err }
 
+func backlogFull(error) bool { return false } // the system waits
+
 func refused(err error) bool { return errors.Is(err, windows.WSAECONNREFUSED) }
 
 func syncDir(string) error { return nil } // NTFS journals the rename

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"sync"
+	"time"
 )
 
 // ErrNoDaemon says that nobody listens: the socket is not there, or is what a
@@ -91,6 +92,26 @@ func (l *listener) Close() error {
 	return l.UnixListener.Close()
 }
 
+// dialPatience bounds the wait for room in the daemon's queue. Linux does not wait
+// for it, and a crowd of agents that start at once can fill the queue for a
+// moment. 2 s is what a daemon has for the handshake that follows.
+const dialPatience = 2 * time.Second
+
+func dialPatiently(ctx context.Context, path string) (net.Conn, error) {
+	deadline := time.Now().Add(dialPatience)
+	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
+		if err == nil || !backlogFull(err) || time.Now().After(deadline) {
+			return conn, err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
 // Dial connects to the daemon. errors.Is(err, ErrNoDaemon): none runs, one can
 // be started. An *UnfitError: the place is not to be trusted, or another user
 // listens there; starting a daemon does not help.
@@ -113,9 +134,11 @@ func Dial(ctx context.Context, path string) (net.Conn, error) {
 	case !isOurs(info):
 		return nil, &UnfitError{path, "belongs to another user", "set TOOLSD_SOCKET to a place of your own"}
 	}
-	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
+	conn, err := dialPatiently(ctx, path)
 	switch {
 	case err == nil:
+	case backlogFull(err):
+		return nil, fmt.Errorf("connecting to %s: the daemon there takes no connections: %w", path, err)
 	case errors.Is(err, fs.ErrNotExist), refused(err):
 		return nil, fmt.Errorf("connecting to %s: %w", path, ErrNoDaemon)
 	default:

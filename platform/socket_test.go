@@ -246,6 +246,49 @@ func TestDialHonoursItsContext(t *testing.T) {
 	}
 }
 
+// Linux refuses at once when the listener's queue is full.
+func TestDialWaitsForRoomInTheQueue(t *testing.T) {
+	path := filepath.Join(shortDir(t), "s")
+	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(fd)
+	if err := errors.Join(syscall.Bind(fd, &syscall.SockaddrUnix{Name: path}), syscall.Listen(fd, 0)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	var held []net.Conn
+	for {
+		c, err := Dial(ctx, path)
+		if err != nil {
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("the queue is full: %v", err)
+			}
+			break
+		}
+		if held = append(held, c); len(held) > 100 {
+			t.Skip("this system queues without end")
+		}
+	}
+	defer func() {
+		for _, c := range held {
+			c.Close()
+		}
+	}()
+	go func() {
+		if c, _, err := syscall.Accept(fd); err == nil {
+			syscall.Close(c)
+		}
+	}()
+	c, err := Dial(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+}
+
 // Another user is cut off before a byte is read, and does not believe our
 // socket, though the modes would let both through.
 func TestOtherUsersAreRefused(t *testing.T) {
