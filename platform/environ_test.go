@@ -59,6 +59,7 @@ func login(t *testing.T, vars ...string) Environ {
 }
 
 func TestLoginEnviron(t *testing.T) {
+	t.Parallel()
 	bash := needBash(t)
 	k := newTestKeeper(t)
 	profile := "export FROM_PROFILE=1\n[ -f ~/.bashrc ] && . ~/.bashrc\n"

@@ -81,6 +81,7 @@ func TestServerTalksAndEndsWithItsStdin(t *testing.T) {
 }
 
 func TestStopLadder(t *testing.T) {
+	t.Parallel()
 	k := newTestKeeper(t)
 	shell := func(script string) *Process {
 		p, err := k.Start(Command{Path: "/bin/sh", Args: []string{"sh", "-c", script}, Env: []string{"PATH=/usr/bin:/bin"}, Label: "sh"})
@@ -140,6 +141,7 @@ func TestStopLadder(t *testing.T) {
 
 // A server that ends by itself takes along what it started, wherever that went.
 func TestServerThatEndsLeavesNothing(t *testing.T) {
+	t.Parallel()
 	k := newTestKeeper(t)
 	r := newRoll(t)
 	p := startServer(t, k, "leaver", r.dir)
@@ -155,6 +157,7 @@ func TestServerThatEndsLeavesNothing(t *testing.T) {
 }
 
 func TestStopSparesOtherServers(t *testing.T) {
+	t.Parallel()
 	k := newTestKeeper(t)
 	mine, other := newRoll(t), newRoll(t)
 	p := startServer(t, k, "tree", mine.dir)
@@ -257,6 +260,7 @@ func TestServersGetAnOrdinaryProcessState(t *testing.T) {
 
 // Invariant 7 of the contract.
 func TestNothingOutlivesTheDaemon(t *testing.T) {
+	t.Parallel()
 	if !hasSubreaper {
 		t.Skip("orphans that left their session are found on Linux only")
 	}
@@ -270,9 +274,9 @@ func TestNothingOutlivesTheDaemon(t *testing.T) {
 		within(t, 2*time.Second, "the keeper is gone", func() bool { p, ok := findProc(d.keeper); return !ok || p.zombie })
 	})
 	t.Run("daemon killed while the login shell hangs", func(t *testing.T) {
+		t.Parallel()
 		h := home(t, map[string]string{".profile": "trap '' TERM HUP; while :; do sleep 1; done"})
-		t.Setenv("PLATFORM_TEST_LOGIN", h)
-		d := startFakeDaemon(t, newRoll(t), "echo")
+		d := startFakeDaemon(t, newRoll(t), "echo", "PLATFORM_TEST_LOGIN="+h)
 		within(t, 10*time.Second, "the shell runs", func() bool { return len(processesIn(h)) > 0 })
 		d.cmd.Process.Kill()
 		within(t, 2*time.Second, "the shell is gone", func() bool { return len(processesIn(h)) == 0 })
@@ -406,6 +410,7 @@ func TestKeeperOutlastsSignals(t *testing.T) {
 }
 
 func TestStartRightAfterTheKeeperWasKilled(t *testing.T) {
+	t.Parallel()
 	k := newTestKeeper(t)
 	for range 10 {
 		startServer(t, k, "stubborn", t.TempDir())
@@ -419,6 +424,7 @@ func TestStartRightAfterTheKeeperWasKilled(t *testing.T) {
 }
 
 func TestCloseOfAKeeperThatHangs(t *testing.T) {
+	t.Parallel()
 	k, err := NewKeeper(testKeeperOptions(filepath.Join(t.TempDir(), "journal")))
 	if err != nil {
 		t.Fatal(err)

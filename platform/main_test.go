@@ -358,11 +358,12 @@ type fakeDaemon struct {
 	keeper  int
 }
 
-func startFakeDaemon(t *testing.T, r roll, servers string) *fakeDaemon {
+func startFakeDaemon(t *testing.T, r roll, servers string, env ...string) *fakeDaemon {
 	t.Helper()
 	d := &fakeDaemon{journal: filepath.Join(t.TempDir(), "journal")}
 	d.cmd = exec.Command(must(os.Executable()))
 	d.cmd.Env = append(os.Environ(), roleEnv+"=daemon", "PLATFORM_TEST_SERVERS="+servers, "PLATFORM_TEST_ROLL="+r.dir, "PLATFORM_TEST_JOURNAL="+d.journal)
+	d.cmd.Env = append(d.cmd.Env, env...)
 	d.cmd.Stderr = os.Stderr
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	d.stdin = must(d.cmd.StdinPipe())
