@@ -27,7 +27,11 @@ characters that no terminal or model should see.`,
 				return err
 			}
 			defer client.Close()
-			activation, err := client.Activate(cmd.Context(), ipc.ActivateRequest{ToolIDs: args, CWD: dir})
+			var activation *ipc.Activation
+			err = a.whenListed(cmd.Context(), client, dir, args, firstStart, func() (err error) {
+				activation, err = client.Activate(cmd.Context(), ipc.ActivateRequest{ToolIDs: args, CWD: dir})
+				return err
+			})
 			if err != nil {
 				return err
 			}

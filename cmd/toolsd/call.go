@@ -61,40 +61,49 @@ func (a *app) call(ctx context.Context, c call) error {
 		return err
 	}
 	defer client.Close()
-	id := c.id
-	args, err := a.callArguments(c.typed, c.args, func() (json.RawMessage, error) {
-		known, err := client.Activate(ctx, ipc.ActivateRequest{ToolIDs: []string{c.id}, CWD: dir})
+	limit := firstStart
+	if c.timeout > 0 {
+		limit = c.timeout
+	}
+	request := ipc.CallRequest{ToolID: c.id, TimeoutMS: int(c.timeout.Milliseconds()), CWD: dir}
+	if c.timeout > 0 && request.TimeoutMS == 0 {
+		request.TimeoutMS = 1
+	}
+	request.Arguments, err = a.callArguments(c.typed, c.args, func() (json.RawMessage, error) {
+		var known *ipc.Activation
+		err := a.whenListed(ctx, client, dir, []string{c.id}, limit, func() (err error) {
+			known, err = client.Activate(ctx, ipc.ActivateRequest{ToolIDs: []string{c.id}, CWD: dir})
+			return err
+		})
 		if err != nil {
 			return nil, err
 		}
-		id = known.Tools[0].ToolID
+		request.ToolID = known.Tools[0].ToolID
 		return known.Tools[0].Definition, nil
 	})
 	if err != nil {
 		return err
 	}
-	request := ipc.CallRequest{ToolID: id, Arguments: args, TimeoutMS: int(c.timeout.Round(time.Millisecond) / time.Millisecond), CWD: dir}
-	if c.timeout > 0 && request.TimeoutMS == 0 {
-		request.TimeoutMS = 1
-	}
 	// Without progress the answer is the server's, byte for byte; so a caller that
 	// reads JSON is not shown any.
+	stopMeter := func() {}
 	if a.err.terminal && !a.json {
-		meter := startMeter(a.err, id)
-		defer meter.stop()
-		request.Progress = meter.progress
-		raw, err := client.Call(ctx, request)
-		meter.stop()
-		return a.showResult(raw, err, c.output)
+		meter := startMeter(a.err, c.id)
+		request.Progress, stopMeter = meter.progress, meter.stop
 	}
-	raw, err := client.Call(ctx, request)
-	return a.showResult(raw, err, c.output)
-}
-
-func (a *app) showResult(raw json.RawMessage, err error, output string) error {
+	var raw json.RawMessage
+	err = a.whenListed(ctx, client, dir, []string{c.id}, limit, func() (err error) {
+		raw, err = client.Call(ctx, request)
+		return err
+	})
+	stopMeter()
 	if err != nil {
 		return err
 	}
+	return a.showResult(raw, c.output)
+}
+
+func (a *app) showResult(raw json.RawMessage, output string) error {
 	var result callResult
 	if err := json.Unmarshal(raw, &result); err != nil {
 		return ipc.Errorf(ipc.CodeInternal, "the result is not a CallToolResult: %v", err)

@@ -24,6 +24,9 @@ const (
 	startAgain = 500 * time.Millisecond
 	// pollEvery is how often the socket is tried meanwhile. A try costs 0.1 ms.
 	pollEvery = 10 * time.Millisecond
+	// handshakes is how often a daemon is tried that ends, or comes up, at the
+	// very moment; more would be a daemon that is broken.
+	handshakes = 5
 )
 
 // connect returns a daemon that answered the handshake, starting one when none
@@ -52,10 +55,17 @@ func (a *app) running(ctx context.Context) (*ipc.Client, platform.Dirs, error) {
 		return nil, dirs, err
 	}
 	client := ipc.NewClient(dirs.Socket)
-	for {
+	for range handshakes {
 		begin := time.Now()
 		_, err = client.Handshake(ctx)
-		if e, ok := errors.AsType[*ipc.Error](err); !ok || e.Code != ipc.CodeNoDaemon {
+		if err == nil || ctx.Err() != nil {
+			break
+		}
+		e, ok := errors.AsType[*ipc.Error](err)
+		if !ok {
+			continue // the connection broke: that daemon was ending
+		}
+		if e.Code != ipc.CodeNoDaemon {
 			break
 		}
 		// A daemon that hangs gives the same code, and a new one would not help.

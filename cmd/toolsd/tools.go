@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -47,7 +48,7 @@ func newToolsCommand(a *app) *cobra.Command {
 				}
 			})
 			if len(list.Tools) == 0 {
-				a.hint("`toolsd status` shows the servers and where they are defined")
+				a.hintAtStarting(cmd.Context(), client, dir)
 			}
 			return nil
 		},
@@ -56,6 +57,19 @@ func newToolsCommand(a *app) *cobra.Command {
 	cmd.Flags().BoolVar(&markdown, "markdown", false, "an inventory by category")
 	cmd.MarkFlagsMutuallyExclusive("compact", "markdown")
 	return cmd
+}
+
+// hintAtStarting says why a list is empty.
+func (a *app) hintAtStarting(ctx context.Context, client *ipc.Client, dir string) {
+	status, err := client.Status(ctx, ipc.StatusRequest{CWD: dir})
+	if err != nil {
+		return // the list itself was printed
+	}
+	if starting := unlisted(status.Servers, []string{""}); len(starting) > 0 {
+		a.hint("not listed yet: %s; `toolsd status` shows how far they are", strings.Join(starting, ", "))
+		return
+	}
+	a.hint("`toolsd status` shows the servers and where they are defined")
 }
 
 func showTools(s *screen, list *ipc.ToolList, all bool) {

@@ -160,6 +160,7 @@ func (a *app) approve(ctx context.Context, name string, yes bool) error {
 	}
 	answers := bufio.NewReader(a.in)
 	done := ipc.TrustList{Servers: []ipc.TrustInfo{}}
+	all := map[string]string{} // with --all: what is approved, in one step
 	for _, t := range open {
 		a.err.trustInfo(t)
 		if !yes {
@@ -172,6 +173,10 @@ func (a *app) approve(ctx context.Context, name string, yes bool) error {
 				continue
 			}
 		}
+		if name == "" {
+			all[t.Name] = t.Fingerprint
+			continue
+		}
 		subject := t.Name
 		if strings.Contains(name, "::") {
 			subject = name
@@ -183,6 +188,18 @@ func (a *app) approve(ctx context.Context, name string, yes bool) error {
 		done.Servers = append(done.Servers, result.Servers...)
 		if !a.json {
 			a.out.line("%s: approved", cleanLine(subject))
+		}
+	}
+	if len(all) > 0 {
+		result, err := client.Trust(ctx, ipc.TrustRequest{Action: ipc.TrustApprove, Fingerprints: all, CWD: dir})
+		if err != nil {
+			return err
+		}
+		done.Servers = append(done.Servers, result.Servers...)
+		if !a.json {
+			for _, t := range result.Servers {
+				a.out.line("%s: approved", cleanLine(t.Name))
+			}
 		}
 	}
 	if a.json {
