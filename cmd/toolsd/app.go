@@ -85,6 +85,7 @@ func (a *app) report(ctx context.Context, err error) int {
 		a.out.bytes(ipc.Encode(ipc.ErrorDocument{Error: e}))
 		return exitCode(e.Code)
 	}
+	_ = a.flush()
 	a.err.line("%s %s", a.err.style(red, "toolsd:"), clean(e.Message))
 	if e.Code == ipc.CodeBadArguments && e.Tool != nil {
 		a.err.signature(e.Tool)
@@ -140,18 +141,20 @@ func (a *app) print(v any, show func(*screen)) {
 	show(a.out)
 }
 
-// flush writes out what was printed so far.
+// flush writes out what was printed so far. Its error comes again at the end.
 func (a *app) flush() error { return a.buffer.Flush() }
 
 // hint tells a person what to type next. It never goes to stdout.
 func (a *app) hint(format string, args ...any) {
 	if text := fmt.Sprintf(format, args...); text != "" && !a.json {
+		_ = a.flush() // on a terminal a hint stands below what it is about
 		a.err.line("%s %s", a.err.style(dim, "hint:"), cleanLine(text))
 	}
 }
 
 // say tells a person what goes on meanwhile.
 func (a *app) say(format string, args ...any) {
+	_ = a.flush()
 	a.err.line("%s", cleanLine(fmt.Sprintf(format, args...)))
 }
 

@@ -218,12 +218,27 @@ func testWorld(t *testing.T) *world {
 	return w
 }
 
+// value is a variable of the world.
+func (w *world) value(name string) string {
+	for _, v := range w.env {
+		if value, ok := strings.CutPrefix(v, name+"="); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+func writeFile(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // config writes config.json.
 func (w *world) config(t *testing.T, text string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(w.dir, "toolsd", "config.json"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, filepath.Join(w.dir, "toolsd", "config.json"), text)
 }
 
 // run runs toolsd and returns its stdout; a failure of it is the test's.

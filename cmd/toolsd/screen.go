@@ -113,6 +113,15 @@ func cut(text string, width int) string {
 	return strings.TrimRight(string(r[:width-1]), " ") + "…"
 }
 
+// cutFront is cut for texts whose end says most.
+func cutFront(text string, width int) string {
+	r := []rune(text)
+	if width <= 0 || len(r) <= width {
+		return text
+	}
+	return "…" + string(r[len(r)-width+1:])
+}
+
 // cell is a text of a table with its style.
 type cell struct{ text, style string }
 
@@ -120,13 +129,18 @@ func plain(text string) cell              { return cell{text, ""} }
 func plainf(format string, a ...any) cell { return cell{fmt.Sprintf(format, a...), ""} }
 
 // table writes rows with aligned columns. Columns whose header ends with ">" are
-// aligned to the right; the last column is cut at the edge of a terminal.
+// aligned to the right. The last column is cut at the edge of a terminal: at its
+// end, or at its beginning when its header ends with "<", as suits paths.
 func (s *screen) table(header []string, rows [][]cell) {
 	right := make([]bool, len(header))
 	widths := make([]int, len(header))
 	top := make([]cell, len(header))
+	shorten := cut
 	for i, h := range header {
 		h, right[i] = strings.CutSuffix(h, ">")
+		if path, ok := strings.CutSuffix(h, "<"); ok {
+			h, shorten = path, cutFront
+		}
 		top[i] = cell{h, dim}
 	}
 	rows = append([][]cell{top}, rows...)
@@ -143,7 +157,7 @@ func (s *screen) table(header []string, rows [][]cell) {
 			text := c.text
 			last := i == len(row)-1
 			if last && s.width > 0 {
-				text = cut(text, max(12, s.width-used))
+				text = shorten(text, max(12, s.width-used))
 			}
 			pad := strings.Repeat(" ", max(0, widths[i]-utf8.RuneCountInString(text)))
 			switch {

@@ -95,7 +95,7 @@ func showServers(s *screen, servers []ipc.ServerInfo, totals ipc.Totals) {
 		})
 	}
 	if len(rows) > 0 {
-		s.table([]string{"server", "state", "since>", "tools>", "tokens>", "pid>", "memory>", "scope", "transport", "from"}, rows)
+		s.table([]string{"server", "state", "since>", "tools>", "tokens>", "pid>", "memory>", "scope", "transport", "from<"}, rows)
 	}
 	for _, v := range servers {
 		if v.Problem == "" && len(v.Notes) == 0 {
@@ -134,7 +134,7 @@ func showSessions(s *screen, sessions []ipc.SessionInfo) {
 			plain(thousands(v.Tokens)), plain(ago(v.Since)), plain(home(v.CWD)),
 		})
 	}
-	s.table([]string{"session", "agent", "mode", "active>", "tokens>", "since>", "directory"}, rows)
+	s.table([]string{"session", "agent", "mode", "active>", "tokens>", "since>", "directory<"}, rows)
 }
 
 func showProblems(s *screen, problems []ipc.Problem) {

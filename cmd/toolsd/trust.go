@@ -91,7 +91,7 @@ func (a *app) listTrust(ctx context.Context) error {
 			rows = append(rows, []cell{{t.Name, bold}, {t.State, trustStyle(t.State)}, plain(t.Scope), plain(home(t.Source))})
 		}
 		if len(rows) > 0 {
-			s.table([]string{"server", "approval", "scope", "from"}, rows)
+			s.table([]string{"server", "approval", "scope", "from<"}, rows)
 		} else {
 			s.line("no server is configured here")
 		}
