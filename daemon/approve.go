@@ -17,6 +17,9 @@ func (d *Daemon) Trust(ctx context.Context, r ipc.TrustRequest) (*ipc.TrustList,
 	if r.Action == "" || r.Action == ipc.TrustShow {
 		return d.trustList(v, r.Name)
 	}
+	if r.Action == ipc.TrustApprove && len(r.Fingerprints) > 0 {
+		return d.approve(ctx, r.CWD, r.Fingerprints, true)
+	}
 	if r.Name == "" {
 		return nil, ipc.Errorf(ipc.CodeUsage, "no server is named").WithHint("`toolsd trust list` shows them")
 	}
@@ -27,28 +30,65 @@ func (d *Daemon) Trust(ctx context.Context, r ipc.TrustRequest) (*ipc.TrustList,
 		}
 		return nil, v.noSuchServer(r.Name)
 	}
-	subject := trust.Subject(s.Key)
-	var err error
 	switch r.Action {
 	case ipc.TrustApprove:
 		if r.Fingerprint == "" {
 			return nil, ipc.Errorf(ipc.CodeUsage, "approving %s needs the fingerprint that was shown", s.Name).WithHint("use `toolsd trust %s`", s.Name)
 		}
+		return d.approve(ctx, r.CWD, map[string]string{s.Name: r.Fingerprint}, false)
+	case ipc.TrustRevoke:
+		err := d.trust.Revoke(trust.Subject(s.Key))
+		d.reconcileNow(ctx)
+		if err != nil {
+			return nil, notKept("that "+s.Name+" must not run", err)
+		}
+		return d.trustList(d.world.Load().from(r.CWD), s.Name)
+	}
+	return nil, ipc.Errorf(ipc.CodeUsage, "there is no action %q", r.Action).WithHint("the actions are list, approve and revoke")
+}
+
+// approve approves servers that a person was shown, all or none. all says that
+// these are everything that waited.
+func (d *Daemon) approve(ctx context.Context, cwd string, shown map[string]string, all bool) (*ipc.TrustList, error) {
+	v := d.world.Load().from(cwd)
+	var list []trust.Approval
+	for name, fingerprint := range shown {
+		s := v.server(name)
+		if s == nil {
+			return nil, v.noSuchServer(name)
+		}
 		now, details := trust.FingerprintOf(s.Written, s.Server.Server, s.Source.Root)
-		if trust.Fingerprint(r.Fingerprint) != now {
+		if trust.Fingerprint(fingerprint) != now {
 			return nil, ipc.Errorf(ipc.CodeNeedsTrust, "server %s changed after it was shown; nothing was approved", s.Name).WithHint("look at it again with `toolsd trust %s`", s.Name)
 		}
-		err = d.trust.Approve(subject, now, details)
-	case ipc.TrustRevoke:
-		err = d.trust.Revoke(subject)
-	default:
-		return nil, ipc.Errorf(ipc.CodeUsage, "there is no action %q", r.Action).WithHint("the actions are list, approve and revoke")
+		if details.Unfit != "" {
+			return nil, ipc.Errorf(ipc.CodeNeedsTrust, "server %s cannot be approved: %s", s.Name, details.Unfit)
+		}
+		list = append(list, trust.Approval{Subject: trust.Subject(s.Key), Fingerprint: now, Details: details})
+	}
+	var err error
+	if all {
+		err = d.trust.ApproveAll(list)
+	} else {
+		err = d.trust.Approve(list[0].Subject, list[0].Fingerprint, list[0].Details)
+	}
+	if err != nil {
+		return nil, notKept("the approval", err)
 	}
 	d.reconcileNow(ctx)
-	if err != nil {
-		return nil, ipc.Errorf(ipc.CodeInternal, "keeping the decision about %s: %v", s.Name, err).WithHint("free some space or mend the state directory, then try again")
+	v = d.world.Load().from(cwd)
+	out := &ipc.TrustList{Servers: []ipc.TrustInfo{}}
+	for _, s := range v.list() {
+		if _, ok := shown[s.Name]; ok {
+			out.Servers = append(out.Servers, d.trustInfo(v, s))
+		}
 	}
-	return d.trustList(d.world.Load().from(r.CWD), s.Name)
+	return out, nil
+}
+
+// notKept is the error of a decision that the disk does not have.
+func notKept(what string, err error) error {
+	return ipc.Errorf(ipc.CodeInternal, "keeping %s: %v", what, err).WithHint("free some space or mend the state directory, then try again")
 }
 
 func (d *Daemon) trustTool(v view, s *server, name string) (*ipc.TrustList, error) {
@@ -61,7 +101,7 @@ func (d *Daemon) trustTool(v view, s *server, name string) (*ipc.TrustList, erro
 			continue
 		}
 		if err := d.trust.ApproveTool(trust.Subject(s.Key), t); err != nil {
-			return nil, ipc.Errorf(ipc.CodeInternal, "keeping the decision about %s: %v", t.ID, err).WithHint("free some space or mend the state directory, then try again")
+			return nil, notKept("the approval of "+t.ID.String(), err)
 		}
 		d.wakeSessions()
 		return d.trustList(v, s.Name)

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -70,6 +71,10 @@ type Daemon struct {
 
 	environ environ
 
+	// settle gives memory back to the system once no list has come for a while:
+	// taking lists over needs several times what keeping them does.
+	settle *time.Timer
+
 	// listed holds the keys of the servers that listed their tools since start.
 	listed sync.Map
 
@@ -100,6 +105,14 @@ func New(o Options) *Daemon {
 // take the daemon with it.
 const firstRead = 250 * time.Millisecond
 
+// settleAfter is longer than the pauses between the first lists of servers that
+// start together.
+const settleAfter = 5 * time.Second
+
+// gcPercent trades time for memory: the daemon allocates little between lists,
+// and a developer's machine has better uses for spare heap.
+const gcPercent = 50
+
 // stopTimeout bounds a graceful stop: servers get 2 s to end by themselves, 2 s
 // after a signal, and the rest is for reaping.
 const stopTimeout = 8 * time.Second
@@ -117,11 +130,17 @@ func (d *Daemon) Run(ctx context.Context) error {
 	}
 	defer lock.Release()
 
+	defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
+	d.settle = time.AfterFunc(settleAfter, debug.FreeOSMemory) // after a warm start too
+	defer d.settle.Stop()
 	ctx, d.finish = context.WithCancelCause(ctx)
 	defer d.finish(nil)
 	var parts sync.WaitGroup
 	defer parts.Wait()
 	defer d.finish(nil)
+	if err := d.openKeeper(ctx); err != nil {
+		return err
+	}
 	captured := make(chan struct{}) // the slowest part of a start, so it begins first
 	parts.Go(func() {
 		defer close(captured)
@@ -193,9 +212,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	case <-upstreams:
 	case <-stop.Done():
 	}
-	if d.keeper != nil {
-		_ = d.keeper.Close(stop)
-	}
+	_ = d.keeper.Close(stop)
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
 		return cause
 	}
@@ -220,18 +237,6 @@ func (d *Daemon) open() error {
 		Expose: d.names.Of,
 		Log:    d.log,
 	})
-	journal := state("journal")
-	if killed, err := platform.Sweep(journal, d.log); err != nil {
-		d.log.Warn("looking for processes of an earlier daemon", "cause", err)
-	} else if killed > 0 {
-		d.log.Warn("ended processes that an earlier daemon left", "count", killed)
-	}
-	d.keeper, err = platform.NewKeeper(platform.KeeperOptions{
-		Executable: d.o.Executable, Args: []string{KeeperVerb}, Journal: journal, Instance: dirs.State, Log: d.log,
-	})
-	if err != nil {
-		return fmt.Errorf("preparing to start servers: %w", err)
-	}
 	home, _ := os.UserHomeDir()
 	d.watcher = watcher.New(watcher.Options{
 		Env:         clientconfig.Env{GOOS: runtime.GOOS, Home: home, Getenv: d.o.Getenv},
@@ -244,7 +249,7 @@ func (d *Daemon) open() error {
 	})
 	d.upstream = upstream.New(upstream.Options{
 		Log:       d.log,
-		LogDir:    state("servers"),
+		LogDir:    d.serversDir(),
 		Version:   ipc.Version(),
 		Environ:   d.waitEnviron,
 		Refresh:   d.refreshEnviron,
@@ -252,6 +257,24 @@ func (d *Daemon) open() error {
 		OnListing: d.onListing,
 		OnStatus:  func() {},
 	})
+	return nil
+}
+
+// openKeeper ends what an earlier daemon left and prepares to start processes.
+func (d *Daemon) openKeeper(ctx context.Context) (err error) {
+	dirs := d.o.Dirs
+	journal := filepath.Join(dirs.State, "journal")
+	if killed, err := platform.Sweep(journal, d.log); err != nil {
+		d.log.Warn("looking for processes of an earlier daemon", "cause", err)
+	} else if killed > 0 {
+		d.log.Warn("ended processes that an earlier daemon left", "count", killed)
+	}
+	d.keeper, err = platform.NewKeeper(platform.KeeperOptions{
+		Executable: d.o.Executable, Args: []string{KeeperVerb}, Journal: journal, Instance: dirs.State, Log: d.log,
+	})
+	if err != nil {
+		return fmt.Errorf("preparing to start servers: %w", err)
+	}
 	return nil
 }
 
@@ -264,6 +287,10 @@ func (d *Daemon) checkIndex(ctx context.Context, path string) error {
 	}
 	return nil
 }
+
+// serversDir holds the logs of the servers, and the ids of containers that run
+// for them.
+func (d *Daemon) serversDir() string { return filepath.Join(d.o.Dirs.State, "servers") }
 
 func readNames(path string) (map[string]string, error) {
 	data, err := os.ReadFile(path)
@@ -309,6 +336,7 @@ func (d *Daemon) onListing(key string, l upstream.Listing) {
 	d.listed.Store(key, true)
 	d.log.Info("listed", "server", s.Name, "tools", len(l.Tools), "dropped", len(l.Problems))
 	d.wakeSessions()
+	d.settle.Reset(settleAfter)
 }
 
 // Stop ends the daemon after the answer is out.

@@ -25,11 +25,14 @@ func (e *environ) origin() string {
 
 func (d *Daemon) captureEnviron(ctx context.Context) {
 	captured, err := d.loginEnviron(ctx)
-	if ctx.Err() != nil {
+	if err != nil || ctx.Err() != nil { // it fails only with ctx
 		return
 	}
-	if err != nil {
-		d.log.Warn("capturing the login shell's environment", "cause", err)
+	if captured.Problem != "" {
+		d.log.Warn("capturing the login shell's environment", "cause", captured.Problem)
+	}
+	if n := platform.SweepContainers(ctx, d.serversDir(), captured.ForChild(nil)...); n > 0 {
+		d.log.Warn("ended containers that an earlier daemon left", "count", n)
 	}
 	d.environ.value.Store(&captured)
 	close(d.environ.ready)
@@ -41,7 +44,7 @@ func (d *Daemon) loginEnviron(ctx context.Context) (platform.Environ, error) {
 	if base == nil {
 		base = os.Environ
 	}
-	return platform.LoginEnviron(ctx, base)
+	return d.keeper.LoginEnviron(ctx, base) // a start-up file that hangs must not outlive the daemon
 }
 
 // refreshEnviron captures the environment again: a command that was not found

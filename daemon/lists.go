@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -35,7 +34,7 @@ func (d *Daemon) viewFor(ctx context.Context, cwd string) view {
 func (d *Daemon) Status(ctx context.Context, r ipc.StatusRequest) (*ipc.Status, error) {
 	v := d.viewFor(ctx, r.CWD)
 	weights := d.weigh(v)
-	out := &ipc.Status{Daemon: d.info(), Servers: []ipc.ServerInfo{}, Sessions: []ipc.SessionInfo{}, Problems: v.problemsFor()}
+	out := &ipc.Status{Daemon: d.info(), Servers: []ipc.ServerInfo{}, Sessions: []ipc.SessionInfo{}, Problems: d.problems(v)}
 	for _, s := range v.list() {
 		info := d.serverInfo(v, s, weights)
 		if info.PID > 0 {
@@ -60,6 +59,27 @@ func (d *Daemon) Status(ctx context.Context, r ipc.StatusRequest) (*ipc.Status, 
 		out.Sessions = append(out.Sessions, info)
 	}
 	return out, nil
+}
+
+// problems are those of config files that concern this caller, nothing of another
+// project, and those of what the daemon keeps.
+func (d *Daemon) problems(v view) []ipc.Problem {
+	out := []ipc.Problem{}
+	for _, p := range v.world.problems {
+		if v.sees(p.Root) {
+			out = append(out, p)
+		}
+	}
+	for _, own := range []ipc.Problem{
+		{Message: d.trust.Problem(), Hint: d.trust.Hint()},
+		{Message: d.index.Problem()},
+		{Message: d.calls.Problem()},
+	} {
+		if own.Message != "" {
+			out = append(out, own)
+		}
+	}
+	return out
 }
 
 // weight is what the tools of one server come to.
@@ -293,7 +313,7 @@ func (d *Daemon) Log(ctx context.Context, r ipc.ServerRequest) (*ipc.ServerLog, 
 	if v.gateOf(s) == pending {
 		return nil, needsTrust(s)
 	}
-	out := &ipc.ServerLog{Name: s.Name, File: upstream.LogFile(filepath.Join(d.o.Dirs.State, "servers"), s.Name), Lines: []string{}}
+	out := &ipc.ServerLog{Name: s.Name, File: upstream.LogFile(d.serversDir(), s.Name), Lines: []string{}}
 	data, err := os.ReadFile(out.File)
 	if err != nil {
 		return out, nil // nothing was written yet

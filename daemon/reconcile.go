@@ -65,7 +65,10 @@ func (d *Daemon) reconcileLoop(ctx context.Context) {
 			close(done)
 			continue
 		case <-tick.C:
-			if !d.approvalsMoved() && !d.instancesExpired() {
+			if err := d.trust.Sync(); err != nil {
+				d.log.Warn("keeping decisions about servers", "cause", err)
+			}
+			if moved, expired := d.approvalsMoved(), d.instancesExpired(); !moved && !expired {
 				continue
 			}
 		}
@@ -85,11 +88,6 @@ func (d *Daemon) reconcile() {
 	w.settings = snapshot.Settings
 	w.complete = snapshot.Complete
 	w.problems = slices.Clone(snapshot.Problems)
-	for _, text := range []string{d.trust.Problem(), d.index.Problem()} {
-		if text != "" {
-			w.problems = append(w.problems, clientconfig.Problem{Message: text})
-		}
-	}
 	before := d.world.Swap(w)
 	if !maps.EqualFunc(before.settings.Categories, w.settings.Categories, sameCategory) ||
 		!slices.EqualFunc(before.settings.Synonyms, w.settings.Synonyms, slices.Equal) {
@@ -153,7 +151,7 @@ func (d *Daemon) judge(w watcher.Server, s settings.Settings) *server {
 // not the approved one any more, or is again.
 func (d *Daemon) approvalsMoved() bool {
 	for _, s := range d.world.Load().servers {
-		if s.Source.Root == "" && s.Source.Scope == clientconfig.User || len(s.details.Files) == 0 {
+		if s.Source.Scope == clientconfig.User { // the user's own files may run what they name
 			continue
 		}
 		if now, _ := trust.FingerprintOf(s.Written, s.Server.Server, s.Source.Root); now != s.fingerprint {

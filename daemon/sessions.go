@@ -255,14 +255,17 @@ func (d *Daemon) noteShown(v view, seen map[tool.ID]tool.Hash) {
 		return
 	}
 	snapshot := d.index.Snapshot()
+	shown := map[trust.Subject][]*tool.Tool{}
 	for id, hash := range seen {
 		for _, e := range snapshot.Find(id.String(), v.visible) {
-			if e.Tool.ID != id || e.Tool.Hash != hash {
-				continue
+			if e.Tool.ID == id && e.Tool.Hash == hash {
+				shown[trust.Subject(e.Key)] = append(shown[trust.Subject(e.Key)], e.Tool)
 			}
-			if err := d.trust.SawTool(trust.Subject(e.Key), e.Tool); err != nil {
-				d.log.Warn("remembering a definition that was shown", "tool", id.String(), "cause", err)
-			}
+		}
+	}
+	for subject, tools := range shown {
+		if err := d.trust.SawTool(subject, tools...); err != nil {
+			d.log.Warn("remembering definitions that were shown", "server", tools[0].Server, "cause", err)
 		}
 	}
 }

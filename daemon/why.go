@@ -132,16 +132,22 @@ func (d *Daemon) whyTool(out *ipc.Why, v view, e index.Entry) {
 	}
 }
 
-// otherNames answers whether a name is that of a tool of another visible server.
+// otherNames answers whether a name is that of a tool of another visible server,
+// and of none of this one.
 func (d *Daemon) otherNames(v view, key string) func(string) bool {
 	snapshot := d.index.Snapshot()
 	return func(name string) bool {
+		others := false
 		for _, e := range snapshot.Find(name, v.visible) {
-			if e.Key != key && e.Tool.Name == name {
-				return true
+			if e.Tool.Name != name {
+				continue
 			}
+			if e.Key == key {
+				return false
+			}
+			others = true
 		}
-		return false
+		return others
 	}
 }
 

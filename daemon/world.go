@@ -151,14 +151,3 @@ func (v view) noSuchServer(name string) *ipc.Error {
 	}
 	return err.WithHint("`toolsd servers` lists those that are configured")
 }
-
-// problemsFor keeps what concerns this caller: nothing of another project.
-func (v view) problemsFor() []clientconfig.Problem {
-	out := []clientconfig.Problem{}
-	for _, p := range v.problems {
-		if v.sees(p.Root) {
-			out = append(out, p)
-		}
-	}
-	return out
-}

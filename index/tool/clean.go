@@ -84,10 +84,11 @@ func CleanJSON(raw json.RawMessage) (json.RawMessage, error) {
 		}
 		i = end
 	}
-	if out == nil {
-		return b, nil
+	if out != nil {
+		b = append(out, b[last:]...)
 	}
-	return append(out, b[last:]...), nil
+	// Definitions are kept as long as the daemon lives: not one spare byte.
+	return bytes.Clone(b), nil
 }
 
 // stringEnd returns the index after the JSON string literal that starts at i.
