@@ -20,6 +20,8 @@ func newCallsCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "calls",
 		Short: "Show the latest calls of tools: who, which, how long, how large",
+		Example: `  toolsd calls -n 20
+  toolsd calls --json | jq '.calls[] | select(.outcome != "ok")'`,
 		Long: `Show the latest calls of tools: who, which, how long, how large. Arguments and
 results are not kept anywhere. It reads a file and needs no daemon.`,
 		Args:              takes(0, 0, ""),

@@ -10,7 +10,9 @@ func newCategoriesCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "categories",
 		Short: "List the categories that tools are in",
-		Args:  takes(0, 0, ""),
+		Example: `  toolsd categories
+  toolsd categories --json | jq -r '.categories[].name'`,
+		Args: takes(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, dir, err := a.reach(cmd.Context())
 			if err != nil {

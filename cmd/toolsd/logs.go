@@ -118,6 +118,7 @@ func newRestartCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:               "restart <server>",
 		Short:             "Connect to a server anew",
+		Example:           "  toolsd restart github",
 		Args:              takes(1, 1, "a server"),
 		ValidArgsFunction: first(a.completeServers),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -36,6 +36,8 @@ func newServeCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the daemon in this terminal",
+		Example: `  toolsd serve
+  TOOLSD_DIR=/tmp/second toolsd serve`,
 		Long: `Run the daemon in the foreground until Ctrl-C. Verbs that need a daemon start one
 in the background by themselves; this is for watching it work, and for service
 managers.`,
@@ -104,9 +106,10 @@ type daemonAnswer struct {
 
 func newStartCommand(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use:   "start",
-		Short: "Run the daemon in the background",
-		Args:  takes(0, 0, ""),
+		Use:     "start",
+		Short:   "Run the daemon in the background",
+		Example: "  toolsd start",
+		Args:    takes(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
 			client, dirs, err := a.running(ctx)
@@ -137,8 +140,9 @@ func newStartCommand(a *app) *cobra.Command {
 
 func newStopCommand(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use:   "stop",
-		Short: "End the daemon and its servers",
+		Use:     "stop",
+		Short:   "End the daemon and its servers",
+		Example: "  toolsd stop",
 		Long: `End the daemon and its servers. Agents that use it stay as they are; the next
 verb, or the next call of an agent, starts it again.`,
 		Args: takes(0, 0, ""),

@@ -15,7 +15,10 @@ func newStatusCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
 		Short: "Show the daemon, its servers, the agents attached and what is wrong",
-		Args:  takes(0, 0, ""),
+		Example: `  toolsd status
+  toolsd status --cwd ~/project
+  toolsd status --json | jq .problems`,
+		Args: takes(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, dir, err := a.reach(cmd.Context())
 			if err != nil {
@@ -48,7 +51,9 @@ func newServersCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "servers",
 		Short: "List the servers with their state",
-		Args:  takes(0, 0, ""),
+		Example: `  toolsd servers
+  toolsd servers --json | jq -r '.servers[] | select(.state != "ready") | .name'`,
+		Args: takes(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, dir, err := a.reach(cmd.Context())
 			if err != nil {

@@ -49,6 +49,7 @@ func newDistrustCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:               "distrust <server>",
 		Short:             "Take an approval back: the server stops",
+		Example:           "  toolsd distrust kicad",
 		Args:              takes(1, 1, "a server"),
 		ValidArgsFunction: first(a.completeServers),
 		RunE: func(cmd *cobra.Command, args []string) error {

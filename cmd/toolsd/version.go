@@ -20,7 +20,9 @@ func newVersionCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of this program",
-		Args:  takes(0, 0, ""),
+		Example: `  toolsd version
+  toolsd version --json | jq -r .version`,
+		Args: takes(0, 0, ""),
 		RunE: func(*cobra.Command, []string) error {
 			v := versionAnswer{ipc.Version(), ipc.Supported, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
 			a.print(v, func(s *screen) {
