@@ -1,0 +1,181 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/toolsd/toolsd/index/tool"
+	"github.com/toolsd/toolsd/ipc"
+)
+
+// everyType is a definition with each way to say a type.
+const everyType = `{"name":"t","inputSchema":{"type":"object","required":["whole","mode"],"properties":{
+	"text":{"type":"string","description":"A text. More of it."},
+	"number":{"type":"number"},"whole":{"type":"integer","default":3},"flag":{"type":"boolean"},
+	"mode":{"enum":["fast","slow"]},"one":{"type":["number"]},"two":{"type":["number","null"]},
+	"ref":{"$ref":"#/$defs/a~1b"},"loop":{"$ref":"#/$defs/loop"},"either":{"anyOf":[{"type":"string"},{"type":"integer"}]},
+	"fixed":{"const":7},"none":{},"true":true,"list":{"type":"array"}
+},"$defs":{"a/b":{"type":"integer"},"loop":{"$ref":"#/$defs/loop"}}}}`
+
+func TestArguments(t *testing.T) {
+	got := map[string]string{}
+	var order []string
+	for _, a := range arguments(json.RawMessage(everyType)) {
+		got[a.Name] = a.form()
+		order = append(order, a.Name)
+	}
+	want := map[string]string{
+		"text": "string", "number": "number", "whole": "integer, required", "flag": "boolean", "mode": "fast|slow, required",
+		"one": "number", "two": "number|null", "ref": "integer", "loop": "any", "either": "string|integer", "fixed": "7",
+		"none": "any", "true": "any", "list": "array",
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	if strings.Join(order[:3], " ") != "whole mode text" {
+		t.Errorf("the required ones do not come first, and then as they stand: %v", order)
+	}
+	for _, odd := range []string{``, `{}`, `{"inputSchema":null}`, `{"inputSchema":true}`, `{"inputSchema":{"properties":[]}}`, `{"inputSchema":{"properties":{"a":{}},"required":"a"}}`} {
+		_ = arguments(json.RawMessage(odd)) // a stranger's schema must not end the program
+	}
+	if got := exampleArguments(json.RawMessage(everyType)); got != "whole=<integer> mode=fast" {
+		t.Errorf("example %q", got)
+	}
+}
+
+func TestPairs(t *testing.T) {
+	for _, c := range []struct{ typed, want string }{
+		{"text=5", `{"text":"5"}`},
+		{"number=5", `{"number":5}`},
+		{"number=1e400", `{"number":1e400}`},
+		{"number=+5", `{"number":"+5"}`},
+		{"number=05", `{"number":"05"}`},
+		{"number=", `{"number":""}`},
+		{"number= 5", `{"number":" 5"}`},
+		{"number=null", `{"number":"null"}`},
+		{`number="5"`, `{"number":"\"5\""}`},
+		{"whole=-0", `{"whole":-0}`},
+		{"flag=true", `{"flag":true}`},
+		{"flag=True", `{"flag":"True"}`},
+		{"two=5", `{"two":"5"}`},
+		{"one=5", `{"one":5}`},
+		{"ref=5", `{"ref":5}`},
+		{"either=5", `{"either":"5"}`},
+		{"other=5", `{"other":"5"}`},
+		{"list:=[1,2]", `{"list":[1,2]}`},
+		{"text:=null", `{"text":null}`},
+		{"a:b=c", `{"a:b":"c"}`},
+		{"text=a:=b", `{"text":"a:=b"}`},
+	} {
+		got, err := pairs([]string{c.typed}, func() (json.RawMessage, error) { return json.RawMessage(everyType), nil })
+		if err != nil || string(got) != c.want {
+			t.Errorf("%s: %s, %v, want %s", c.typed, got, err, c.want)
+		}
+	}
+}
+
+// TestPairsNeedNoSchemaForJSON: key:=json says its type itself.
+func TestPairsNeedNoSchemaForJSON(t *testing.T) {
+	got, err := pairs([]string{"a:=1", "b:=2"}, func() (json.RawMessage, error) {
+		t.Error("the schema was asked for")
+		return nil, errors.New("none")
+	})
+	if err != nil || string(got) != `{"a":1,"b":2}` {
+		t.Errorf("%s, %v", got, err)
+	}
+}
+
+// TestPairsKeepEveryText: whatever is typed as a text arrives as it is.
+func TestPairsKeepEveryText(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.String().Draw(t, "text")
+		raw, err := pairs([]string{"text=" + text}, func() (json.RawMessage, error) { return json.RawMessage(everyType), nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got map[string]string
+		if err := json.Unmarshal(raw, &got); err != nil || got["text"] != text {
+			t.Fatalf("%q became %s (%v)", text, raw, err)
+		}
+	})
+}
+
+// TestCutBytes: at most that many bytes, the mark among them, on a rune boundary.
+func TestCutBytes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := rapid.String().Draw(t, "text")
+		most := rapid.IntRange(3, 40).Draw(t, "most")
+		got := cutBytes(s, most)
+		if len(got) > most || !utf8.ValidString(got) {
+			t.Fatalf("%q", got)
+		}
+		if got != s && !(strings.HasSuffix(got, "…") && strings.HasPrefix(s, strings.TrimSuffix(got, "…"))) {
+			t.Fatalf("%q is not a cut of %q", got, s)
+		}
+	})
+}
+
+func TestCompactLine(t *testing.T) {
+	line := compactLine(ipc.ToolInfo{ToolID: "s::t", Description: strings.Repeat("Ä", 600) + "\nmore\x1b[31m"})
+	text, ok := strings.CutPrefix(line, "s::t: ")
+	if !ok || len(text) > maxCompact || len(text) < maxCompact-3 || !strings.HasSuffix(text, "…") {
+		t.Errorf("%d bytes: %s", len(text), line)
+	}
+	if line := compactLine(ipc.ToolInfo{ToolID: "s::t", Description: "a\n\n b\x1b[31mc "}); line != "s::t: a b[31mc" {
+		t.Errorf("%q", line)
+	}
+}
+
+// TestScreenIsClean: nothing that a server says can paint on the terminal.
+func TestScreenIsClean(t *testing.T) {
+	const evil = "a\x1b[31mb\u202ec\u200bd\x07e\x9bf"
+	var b bytes.Buffer
+	s := &screen{w: &b, terminal: true, width: 80}
+	info := ipc.ToolInfo{ToolID: evil, Server: evil, Tool: evil, Category: evil, Description: evil}
+	showMatches(s, &ipc.SearchResult{Matches: []ipc.Match{{ToolInfo: info}}}, true)
+	showTools(s, &ipc.ToolList{Tools: []ipc.ToolEntry{{ToolInfo: info, Warning: []string{evil}}}, Servers: []ipc.ServerTotal{{Name: evil}}}, true)
+	showCompact(s, []ipc.ToolEntry{{ToolInfo: info, Reached: ipc.Deferred}})
+	showMarkdown(s, &ipc.ToolList{Tools: []ipc.ToolEntry{{ToolInfo: info}}})
+	showServers(s, []ipc.ServerInfo{{Name: evil, Problem: evil, Hint: evil, Notes: []string{evil}, Sources: []string{evil}, Scope: evil, Transport: evil}}, ipc.Totals{})
+	showProblems(s, []ipc.Problem{{File: evil, Server: evil, Message: evil, Hint: evil}})
+	showSessions(s, []ipc.SessionInfo{{Client: evil, Version: evil, CWD: evil}})
+	s.trustInfo(ipc.TrustInfo{Name: evil, State: evil, Scope: evil, Source: evil, Binary: evil, Argv: []string{evil}, URL: evil,
+		Env: []string{evil}, Headers: []string{evil}, CWD: evil, Unusual: []string{evil}, Changes: []string{evil}, Held: []string{evil}, Fingerprint: evil})
+	s.signature(json.RawMessage(`{"inputSchema":{"properties":{"\u001b[31mred":{"type":"\u001b","description":"\u001b[31m","enum":["\u001b"]}}}}`))
+	s.text(evil)
+	if got := b.String(); got != clean(got) {
+		t.Errorf("hidden characters reach the terminal: %q", got)
+	}
+	if cleaned, changed := tool.Clean(evil); !changed || cleaned == evil {
+		t.Error("the test's text needs no cleaning")
+	}
+}
+
+func TestRotatingLog(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	l := newRotatingLog(path)
+	line := []byte(strings.Repeat("x", 1<<20-1) + "\n")
+	for range 6 {
+		if n, err := l.Write(line); n != len(line) || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if now, before := sizeOf(path), sizeOf(path+".1"); now != 2<<20 || before != 4<<20 {
+		t.Errorf("%d bytes and %d before", now, before)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+}
