@@ -103,7 +103,7 @@ func (d *Daemon) gatedCall(ctx context.Context, s *attached, v view, c ipc.Sessi
 		from = s.id
 	}
 	result, err := d.upstream.Call(ctx, e.Key, upstream.Call{
-		Tool: t.Name, Instance: d.instanceFor(server, s, v), From: from, Arguments: c.Arguments, Meta: c.Meta, Progress: c.Progress,
+		Tool: t.Name, Instance: d.instanceFor(ctx, server, s, v), From: from, Arguments: c.Arguments, Meta: c.Meta, Progress: c.Progress,
 		MayRepeat: t.Annotations.MayRepeat(), Timeout: timeout,
 	})
 	if err != nil {

@@ -191,8 +191,12 @@ func (d *Daemon) Run(ctx context.Context) error {
 	parts.Go(func() {
 		select {
 		case <-captured:
-			d.watcher.Refresh() // ${VAR} in config files may have other values now
-			d.reconcileSoon()
+			// ${VAR} in config files may have other values now. Servers are started
+			// when the snapshot has them, so that none is started twice.
+			if d.watcher.Refresh(ctx) == nil {
+				d.environ.applied.Store(true)
+				d.reconcileSoon()
+			}
 		case <-ctx.Done():
 		}
 	})

@@ -12,8 +12,9 @@ import (
 // shell's start-up files may take seconds; only the starting of servers waits
 // for them.
 type environ struct {
-	value atomic.Pointer[platform.Environ]
-	ready chan struct{}
+	value   atomic.Pointer[platform.Environ]
+	ready   chan struct{} // closed when value is there
+	applied atomic.Bool   // the config files were expanded with it
 }
 
 func (e *environ) origin() string {

@@ -105,7 +105,7 @@ func (d *Daemon) reconcile() {
 		})
 	}
 	d.rename(w)
-	if d.environ.value.Load() != nil { // before that no server can be started anyway
+	if d.environ.applied.Load() { // before that nobody knows what to start
 		d.upstream.Reconcile(d.wanted(w))
 	}
 	d.wakeSessions()
@@ -235,7 +235,7 @@ func (d *Daemon) wanted(w *world) []upstream.Server {
 
 // instanceFor returns the process that a call must go to, making it wanted when
 // it is new.
-func (d *Daemon) instanceFor(s *server, session *attached, v view) string {
+func (d *Daemon) instanceFor(ctx context.Context, s *server, session *attached, v view) string {
 	var i instance
 	switch {
 	case s.share == "session" && session != nil:
@@ -253,7 +253,7 @@ func (d *Daemon) instanceFor(s *server, session *attached, v view) string {
 	d.instances[i] = time.Now()
 	d.mu.Unlock()
 	if !there {
-		d.upstream.Reconcile(d.wanted(d.world.Load()))
+		d.reconcileNow(ctx)
 	}
 	return i.name
 }

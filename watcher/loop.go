@@ -357,14 +357,17 @@ func (l *loop) watch(how depth) {
 // something else than the latest. One that differs only in places is put in its
 // stead without telling anyone.
 func (l *loop) publish() {
+	asked := l.asked.Load()
+	fresh := asked != l.expanded.Load()
 	defer func() {
+		l.expanded.Store(asked)
 		l.mu.Lock()
 		close(l.turn)
 		l.turn = make(chan struct{})
 		l.mu.Unlock()
 	}()
 	before := l.latest.Load()
-	if !l.changed && !l.fresh.Swap(false) && l.trouble() == l.lastTrouble && slices.Equal(before.Projects, l.roots) {
+	if !l.changed && !fresh && l.trouble() == l.lastTrouble && slices.Equal(before.Projects, l.roots) {
 		return
 	}
 	l.changed, l.lastTrouble = false, l.trouble()

@@ -308,8 +308,12 @@ func TestExpansion(t *testing.T) {
 	before := w.count()
 	<-value
 	value <- "two"
-	w.Refresh()
-	w.await("expanded anew", func(s *Snapshot) bool { return find(s, "a").Args[0] == "two" })
+	if err := w.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if a := find(w.Latest(), "a"); a.Args[0] != "two" {
+		t.Errorf("after Refresh the argument is %q", a.Args)
+	}
 	w.replace("e.env", "TOKEN=second\n")
 	w.await("the new token", func(s *Snapshot) bool { return find(s, "e").Env["TOKEN"] == "second" })
 	if got := w.count() - before; got != 2 {

@@ -84,7 +84,10 @@ type Watcher struct {
 	log    *slog.Logger
 	latest atomic.Pointer[Snapshot]
 	wake   chan struct{} // look at once
-	fresh  atomic.Bool   // the environment changed: expand anew
+
+	// The environment changed: expand anew. expanded is what asked was when the
+	// latest snapshot was made.
+	asked, expanded atomic.Uint64
 
 	mu       sync.Mutex
 	projects map[string]time.Time // by root: when it was last asked for
@@ -190,10 +193,24 @@ func (w *Watcher) Wait(ctx context.Context, cwd string) error {
 // only error is that of ctx.
 func (w *Watcher) Ready(ctx context.Context) error { return w.Wait(ctx, "") }
 
-// Refresh expands all entries anew: variables may have other values now.
-func (w *Watcher) Refresh() {
-	w.fresh.Store(true)
+// Refresh expands all entries anew, since variables may have other values now,
+// and returns once the latest snapshot says so. Its only error is that of ctx.
+func (w *Watcher) Refresh(ctx context.Context) error {
+	mine := w.asked.Add(1)
 	poke(w.wake)
+	for {
+		w.mu.Lock()
+		turn := w.turn
+		w.mu.Unlock()
+		if w.expanded.Load() >= mine {
+			return nil
+		}
+		select {
+		case <-turn:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 // Run reads and watches until ctx ends. It is called once.
