@@ -2,6 +2,7 @@ package index
 
 import (
 	"cmp"
+	"math/bits"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -210,8 +211,13 @@ func (c *corpus) didYouMean(p *parsed) []string {
 		}
 		limit := max(2, n/3)
 		best, bestDistance := "", limit+1
-		for id, word := range c.dict.words {
-			if !c.known.has(uint32(id)) || isDigits(word) {
+		set := letterSet(w)
+		for id, other := range c.dict.wordSet {
+			if bits.OnesCount32(other^set) > 2*limit || !c.known.has(uint32(id)) {
+				continue
+			}
+			word := c.dict.words[id]
+			if isDigits(word) {
 				continue
 			}
 			d := distance(w, word, limit)
@@ -227,9 +233,10 @@ func (c *corpus) didYouMean(p *parsed) []string {
 }
 
 // nearCategories returns the categories whose names and descriptions share most
-// with a text.
+// groups of three letters with a text.
 func (c *corpus) nearCategories(text string) []string {
-	want := trigrams(text)
+	var want trigramSet
+	total := want.add(text[:min(len(text), 512)])
 	type near struct {
 		name  string
 		score float64
@@ -240,15 +247,14 @@ func (c *corpus) nearCategories(text string) []string {
 		if g.name == "" {
 			continue
 		}
-		have := trigrams(g.name + " " + g.description)
+		var have trigramSet
+		n := have.add(g.name) + have.add(g.description)
 		shared := 0
-		for t := range want {
-			if have[t] {
-				shared++
-			}
+		for j := range want {
+			shared += bits.OnesCount64(want[j] & have[j])
 		}
 		if shared >= 2 {
-			all = append(all, near{g.name, float64(shared) / float64(len(want)+len(have))})
+			all = append(all, near{g.name, float64(shared) / float64(total+n)})
 		}
 	}
 	slices.SortFunc(all, func(a, b near) int {
@@ -259,6 +265,32 @@ func (c *corpus) nearCategories(text string) []string {
 		out = append(out, n.name)
 	}
 	return out
+}
+
+// trigramSet holds the groups of three letters of a text, hashed to 2,048 bits:
+// enough to compare a description with a query.
+type trigramSet [32]uint64
+
+func (t *trigramSet) add(s string) (n int) {
+	var window uint32
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		if c >= 'A' && c <= 'Z' {
+			c += 'a' - 'A'
+		} else if c < '0' {
+			c = ' '
+		}
+		window = (window<<8 | uint32(c)) & 0xffffff
+		if i < 2 || byte(window>>8) == ' ' {
+			continue
+		}
+		h := window * 2654435761 >> 21
+		if t[h/64]&(1<<(h%64)) == 0 {
+			t[h/64] |= 1 << (h % 64)
+			n++
+		}
+	}
+	return n
 }
 
 func trigrams(s string) map[string]bool {
