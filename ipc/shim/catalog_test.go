@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -28,36 +29,56 @@ func shared(t *testing.T, name string) string {
 }
 
 // catalog is what 44 published servers list, by server.
-func catalog(t *testing.T) map[string][]json.RawMessage {
+func catalog(t *testing.T) map[string][]*tool.Tool {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(shared(t, "catalog"), "*.json"))
-	if err != nil || len(files) < 40 {
-		t.Fatalf("%d lists: %v", len(files), err)
+	servers, err := readCatalog(shared(t, "catalog"))
+	if err != nil || len(servers) < 40 {
+		t.Fatalf("%d lists: %v", len(servers), err)
 	}
-	out := map[string][]json.RawMessage{}
-	for _, f := range files {
-		data, err := os.ReadFile(f)
-		var tools []json.RawMessage
-		if err == nil {
-			err = json.Unmarshal(data, &tools)
-		}
-		if err != nil {
-			t.Fatalf("%s: %v", f, err)
-		}
-		out[strings.TrimSuffix(filepath.Base(f), ".json")] = tools
-	}
-	return out
+	return servers
 }
 
-func fill(t *testing.T, w world) (servers map[string][]json.RawMessage, total int) {
+// readCatalog reads it once: parsing 1,583 tools is most of what these tests cost.
+var readCatalog = func() func(string) (map[string][]*tool.Tool, error) {
+	var once sync.Once
+	out := map[string][]*tool.Tool{}
+	var err error
+	read := func(dir string) error {
+		files, err := filepath.Glob(filepath.Join(dir, "*.json"))
+		if err != nil {
+			return err
+		}
+		for _, f := range files {
+			data, err := os.ReadFile(f)
+			if err != nil {
+				return err
+			}
+			var list []json.RawMessage
+			if err := json.Unmarshal(data, &list); err != nil {
+				return fmt.Errorf("%s: %w", f, err)
+			}
+			server := strings.TrimSuffix(filepath.Base(f), ".json")
+			for _, raw := range list {
+				one, err := tool.Parse(server, raw)
+				if err != nil {
+					return fmt.Errorf("%s: %w", f, err)
+				}
+				out[server] = append(out[server], one)
+			}
+		}
+		return nil
+	}
+	return func(dir string) (map[string][]*tool.Tool, error) {
+		once.Do(func() { err = read(dir) })
+		return out, err
+	}
+}()
+
+func fill(t *testing.T, w *memoryWorld) (servers map[string][]*tool.Tool, total int) {
 	t.Helper()
 	servers = catalog(t)
 	for server, tools := range servers {
-		var definitions []string
-		for _, raw := range tools {
-			definitions = append(definitions, string(raw))
-		}
-		w.Set(server, definitions...)
+		w.set(server, tools)
 		total += len(tools)
 	}
 	return servers, total
@@ -66,7 +87,7 @@ func fill(t *testing.T, w world) (servers map[string][]json.RawMessage, total in
 // Each definition of the catalog is listed with the same JSON value that its
 // server sent, but for its name and the characters that are taken out.
 func TestCatalogDefinitionsAreUnchanged(t *testing.T) {
-	w := newMemoryWorld(t)
+	w := newMemoryWorld(t).(*memoryWorld)
 	servers, total := fill(t, w)
 	a := attach(t, w, "claude-code", mode(ipc.Direct))
 	listed := map[string]json.RawMessage{}
@@ -82,18 +103,14 @@ func TestCatalogDefinitionsAreUnchanged(t *testing.T) {
 	if len(listed) != total+len(shim.FixedNames()) {
 		t.Errorf("%d tools are listed, want %d and the fixed ones", len(listed), total)
 	}
-	names := tool.NewNames(nil, shim.FixedNames()...)
+	raw := rawCatalog(t)
 	for server, tools := range servers {
-		for _, raw := range tools {
+		for i, one := range tools {
+			exposed := w.names.Of(one.ID)
 			var fields map[string]json.RawMessage
-			if err := json.Unmarshal(raw, &fields); err != nil {
+			if err := json.Unmarshal(raw[server][i], &fields); err != nil {
 				t.Fatal(err)
 			}
-			var name string
-			if err := json.Unmarshal(fields["name"], &name); err != nil {
-				t.Fatal(err)
-			}
-			exposed := names.Of(tool.ID{Server: server, Name: name})
 			fields["name"], _ = json.Marshal(exposed)
 			all, err := json.Marshal(fields)
 			if err != nil {
@@ -101,7 +118,7 @@ func TestCatalogDefinitionsAreUnchanged(t *testing.T) {
 			}
 			clean, err := tool.CleanJSON(all)
 			if err != nil || !sameJSON(listed[exposed], string(clean)) {
-				t.Errorf("%s::%s is listed as %.200s, not as %.200s (%v)", server, name, listed[exposed], clean, err)
+				t.Errorf("%s is listed as %.200s, not as %.200s (%v)", one.ID, listed[exposed], clean, err)
 			}
 		}
 	}
@@ -118,6 +135,25 @@ func TestCatalogDefinitionsAreUnchanged(t *testing.T) {
 	}
 }
 
+// rawCatalog is the catalog as the servers sent it.
+func rawCatalog(t *testing.T) map[string][]json.RawMessage {
+	t.Helper()
+	out := map[string][]json.RawMessage{}
+	files, _ := filepath.Glob(filepath.Join(shared(t, "catalog"), "*.json"))
+	for _, f := range files {
+		data, err := os.ReadFile(f)
+		var list []json.RawMessage
+		if err == nil {
+			err = json.Unmarshal(data, &list)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[strings.TrimSuffix(filepath.Base(f), ".json")] = list
+	}
+	return out
+}
+
 // Rule 3 over the real names: whatever the fixed tools say of real servers, each
 // id in it can be reached, and each exposed name can be called.
 func TestCatalogNamesInTexts(t *testing.T) {
@@ -125,7 +161,7 @@ func TestCatalogNamesInTexts(t *testing.T) {
 		for _, client := range []string{"claude-code", "codex-mcp-client"} {
 			t.Run(fmt.Sprint(m, client), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					w := newMemoryWorld(t)
+					w := newMemoryWorld(t).(*memoryWorld)
 					servers, _ := fill(t, w)
 					options := []option{mode(m)}
 					if client == "claude-code" {
@@ -142,13 +178,13 @@ func TestCatalogNamesInTexts(t *testing.T) {
 							}
 							return
 						}
-						now := strings.Join(a.names(), "\n") + "\n"
+						now := "\n" + strings.Join(a.names(), "\n") + "\n"
 						for _, match := range f.Matches {
 							checked++
-							if !strings.Contains(now, match.Name+"\n") && !reached {
+							if !strings.Contains(now, "\n"+match.Name+"\n") && !reached {
 								t.Errorf("%s is neither listed nor is it said how to reach it: %s", match.Name, f.Note)
 							}
-							if match.InputSchema == nil && !strings.Contains(now, match.Name+"\n") {
+							if match.InputSchema == nil && !strings.Contains(now, "\n"+match.Name+"\n") {
 								t.Errorf("%s has no schema anywhere", match.Name)
 							}
 						}
@@ -181,12 +217,8 @@ func TestKicadScenario(t *testing.T) {
 		t.Fatalf("%d pinned: %v", len(part.Pinned), err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		w := newMemoryWorld(t)
-		var definitions []string
-		for _, raw := range catalog(t)["kicad"] {
-			definitions = append(definitions, string(raw))
-		}
-		w.Set("kicad", definitions...)
+		w := newMemoryWorld(t).(*memoryWorld)
+		w.set("kicad", catalog(t)["kicad"])
 		w.Pin(part.Pinned...)
 		a := attach(t, w, "claude-code", relisting)
 		if n := len(a.names()); n != 36 {

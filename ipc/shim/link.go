@@ -24,6 +24,8 @@ const (
 	// than a start of one takes on a busy machine, shorter than the patience of
 	// any client known (10 s).
 	reattachWait = 5 * time.Second
+	// waitingPause is how often a daemon is tried while a call waits for one.
+	waitingPause = 250 * time.Millisecond
 	// shortLife is under what age a session that ended counts as a failed attempt.
 	shortLife = time.Second
 )
@@ -210,42 +212,65 @@ func (l *link) firstAttempt(ctx context.Context) {
 
 var errNoDaemon = errors.New("no daemon answered in time")
 
+// alive returns the session if there is one that is not over.
+func (l *link) alive() (ipc.Backend, ipc.Session) {
+	l.mu.Lock()
+	backend, session := l.backend, l.session
+	l.mu.Unlock()
+	if session == nil {
+		return nil, nil
+	}
+	select {
+	case <-session.Done(): // run will notice
+		return nil, nil
+	default:
+		return backend, session
+	}
+}
+
 // current returns the session. Where there is none it asks for an attempt at
 // once and waits: for a daemon that was lost up to reattachWait, for one that
 // was never there until the attempt has failed.
 func (l *link) current(ctx context.Context) (ipc.Backend, ipc.Session, error) {
-	timer := time.NewTimer(reattachWait)
-	defer timer.Stop()
+	if backend, session := l.alive(); session != nil {
+		return backend, session, nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, reattachWait, errNoDaemon)
+	defer cancel()
+	tick := time.NewTicker(waitingPause)
+	defer tick.Stop()
 	for first := -1; ; {
 		l.mu.Lock()
-		backend, session, ever, attempts, err, changed := l.backend, l.session, l.ever, l.attempts, l.err, l.changed
+		ever, attempts, err, changed := l.ever, l.attempts, l.err, l.changed
 		l.mu.Unlock()
-		if session != nil {
-			select {
-			case <-session.Done(): // run will notice
-			default:
-				return backend, session, nil
-			}
-		}
-		if first < 0 {
+		backend, session := l.alive()
+		switch {
+		case session != nil:
+			return backend, session, nil
+		case first < 0:
 			first = attempts
-			select {
-			case l.poke <- struct{}{}:
-			default:
-			}
-		} else if !ever && attempts > first {
+			l.tryNow()
+		case !ever && attempts > first:
 			return nil, nil, err
 		}
 		select {
 		case <-changed:
-		case <-timer.C:
-			if err == nil {
-				err = errNoDaemon
+		case <-tick.C:
+			l.tryNow()
+		case <-ctx.Done():
+			if cause := context.Cause(ctx); err == nil || cause != errNoDaemon {
+				err = cause
 			}
 			return nil, nil, err
-		case <-ctx.Done():
-			return nil, nil, context.Cause(ctx)
 		}
+	}
+}
+
+// tryNow ends the pause between two attempts.
+func (l *link) tryNow() {
+	select {
+	case l.poke <- struct{}{}:
+	default:
 	}
 }
 

@@ -81,46 +81,84 @@ func (r *requests) take(id string) (context.CancelFunc, bool) {
 	return cancel, ok
 }
 
-// read takes in messages until In ends.
-func (s *shim) read(ctx context.Context, r *bufio.Reader) error {
+// job is what remains to be done for a request when the next message may be read.
+type job func()
+
+// read takes in messages until In ends, and says so on ended. With a request at
+// hand it leaves the reading to a goroutine that it starts, and answers: so the
+// request that is there waits for no goroutine to wake.
+func (s *shim) read(ctx context.Context, r *bufio.Reader, ended chan<- error) {
 	for {
-		line, err := readMessage(r)
+		line, err := readMessage(r, maxMessage)
 		switch {
 		case errors.Is(err, errTooLong):
-			s.out.send(answer(nil, nil, &rpcError{Code: codeInvalidRequest, Message: "the message is longer than 64 MiB; pass a path to the tool instead of the content, if it takes one"}))
+			s.refuse(codeInvalidRequest, "the message is longer than 64 MiB; pass a path to the tool instead of the content, if it takes one")
+			continue
 		case err != nil:
-			return err
-		case len(line) > 0:
-			s.receive(ctx, line)
+			ended <- err
+			return
+		case len(line) == 0:
+			continue
+		}
+		jobs := s.receive(ctx, line)
+		if len(jobs) == 0 {
+			continue
+		}
+		for _, j := range jobs[1:] {
+			if s.enter() {
+				go s.finish(j)
+			}
+		}
+		if s.enter() {
+			go s.read(ctx, r, ended)
+			s.finish(jobs[0])
+			return
 		}
 	}
 }
 
+// finish does a job that was entered, and writes its answer. The job is done
+// when that is queued: an agent that does not read holds up nothing else.
+func (s *shim) finish(j job) {
+	j()
+	s.leave()
+	s.out.flush()
+}
+
+// refuse answers what cannot be told to be a request.
+func (s *shim) refuse(code int64, message string) {
+	s.out.put(answer(nil, nil, &rpcError{Code: code, Message: message}))
+}
+
 // receive takes in a line: a message, or a batch of them.
-func (s *shim) receive(ctx context.Context, line []byte) {
+func (s *shim) receive(ctx context.Context, line []byte) []job {
 	if !json.Valid(line) {
-		s.out.send(answer(nil, nil, &rpcError{Code: codeParse, Message: "not valid JSON"}))
-		return
+		s.refuse(codeParse, "not valid JSON")
+		return nil
 	}
 	if line[0] != '[' {
-		s.dispatch(ctx, line, func(b []byte) {
+		j := s.dispatch(ctx, line, func(b []byte) {
 			if b != nil {
-				s.out.send(b)
+				s.out.add(b)
 			}
 		})
-		return
+		if j == nil {
+			s.out.signal() // it was answered at once, or needs no answer
+			return nil
+		}
+		return []job{j}
 	}
 	var parts []json.RawMessage
 	if json.Unmarshal(line, &parts) != nil || len(parts) == 0 {
-		s.out.send(answer(nil, nil, &rpcError{Code: codeInvalidRequest, Message: "a batch must hold a message"}))
-		return
+		s.refuse(codeInvalidRequest, "a batch must hold a message")
+		return nil
 	}
-	s.batch(ctx, parts)
+	return s.batch(ctx, parts)
 }
 
 // batch answers all messages of a batch in one array, in the order in which
 // they were answered. A batch without a request has no answer.
-func (s *shim) batch(ctx context.Context, parts []json.RawMessage) {
+func (s *shim) batch(ctx context.Context, parts []json.RawMessage) (jobs []job) {
 	var (
 		mu      sync.Mutex
 		answers [][]byte
@@ -133,17 +171,22 @@ func (s *shim) batch(ctx context.Context, parts []json.RawMessage) {
 			answers = append(answers, b)
 		}
 		if open--; open == 0 && len(answers) > 0 {
-			s.out.send(slices.Concat([]byte("["), bytes.Join(answers, []byte(",")), []byte("]")))
+			s.out.add(slices.Concat([]byte("["), bytes.Join(answers, []byte(",")), []byte("]")))
 		}
 	}
 	for _, p := range parts {
-		s.dispatch(ctx, p, reply)
+		if j := s.dispatch(ctx, p, reply); j != nil {
+			jobs = append(jobs, j)
+		}
 	}
+	s.out.signal()
+	return jobs
 }
 
-// dispatch starts what a message asks for. reply is called exactly once, with
-// nil when there is nothing to answer.
-func (s *shim) dispatch(ctx context.Context, raw []byte, reply func([]byte)) {
+// dispatch acts on a message as far as the next one depends on it, and returns
+// what else is to be done. reply is called exactly once, with nil when there is
+// nothing to answer.
+func (s *shim) dispatch(ctx context.Context, raw []byte, reply func([]byte)) job {
 	m, refused := parseMessage(raw)
 	switch {
 	case m == nil && refused == nil:
@@ -158,8 +201,9 @@ func (s *shim) dispatch(ctx context.Context, raw []byte, reply func([]byte)) {
 		s.notified(m)
 		reply(nil)
 	default:
-		s.request(ctx, m, reply)
+		return s.request(ctx, m, reply)
 	}
+	return nil
 }
 
 // notified acts on a notification, before the next message is read.
@@ -180,8 +224,8 @@ func (s *shim) notified(m *message) {
 	}
 }
 
-// request answers a request on a goroutine of its own.
-func (s *shim) request(ctx context.Context, m *message, reply func([]byte)) {
+// request notes a request and returns what answers it.
+func (s *shim) request(ctx context.Context, m *message, reply func([]byte)) job {
 	switch m.Method {
 	case "initialize":
 		var params struct {
@@ -193,10 +237,9 @@ func (s *shim) request(ctx context.Context, m *message, reply func([]byte)) {
 		_ = json.Unmarshal(m.Params, &params) // mcp-go says what is wrong with it
 		s.begin(ctx, params.ClientInfo.Name, params.ClientInfo.Version)
 		// The protocol forbids to cancel it, so it is not among the requests.
-		s.start(func() {
+		return func() {
 			s.handle(ctx, m, func(result json.RawMessage, err *rpcError) { reply(answer(m.ID, result, err)) })
-		})
-		return
+		}
 	case "tools/list", "tools/call":
 		// A client that skips the handshake is one nobody knows, no more.
 		s.begin(ctx, "", "")
@@ -207,9 +250,9 @@ func (s *shim) request(ctx context.Context, m *message, reply func([]byte)) {
 	if !s.requests.start(id, cancel) {
 		cancel()
 		reply(answer(m.ID, nil, &rpcError{Code: codeInvalidRequest, Message: "a request with this id is running"}))
-		return
+		return nil
 	}
-	s.start(func() {
+	return func() {
 		defer cancel()
 		send := func(result json.RawMessage, err *rpcError) {
 			if _, wanted := s.requests.take(id); !wanted {
@@ -219,7 +262,7 @@ func (s *shim) request(ctx context.Context, m *message, reply func([]byte)) {
 			reply(answer(m.ID, result, err))
 		}
 		s.handle(ctx, m, send)
-	})
+	}
 }
 
 // handle answers through send, exactly once.

@@ -37,14 +37,14 @@ const maxMessage = 64 << 20
 
 var errTooLong = errors.New("the line is too long")
 
-// readMessage reads the next line. A line that is too long is read to its end
-// and reported with errTooLong; the stream stays usable.
-func readMessage(r *bufio.Reader) ([]byte, error) {
+// readMessage reads the next line. A line of more than max bytes is read to its
+// end and reported with errTooLong; the stream stays usable.
+func readMessage(r *bufio.Reader, max int) ([]byte, error) {
 	var line []byte
 	tooLong := false
 	for {
 		part, err := r.ReadSlice('\n')
-		if len(line)+len(part) > maxMessage {
+		if len(line)+len(part) > max {
 			tooLong, line = true, nil
 		}
 		if !tooLong {
@@ -53,7 +53,7 @@ func readMessage(r *bufio.Reader) ([]byte, error) {
 		switch {
 		case errors.Is(err, bufio.ErrBufferFull):
 			continue
-		case err != nil && !(err == io.EOF && len(line) > 0):
+		case err != nil && (err != io.EOF || len(line) == 0 && !tooLong):
 			return nil, err
 		case tooLong:
 			return nil, errTooLong

@@ -193,7 +193,8 @@ func rule02(t *testing.T, newWorld func(*testing.T) world) {
 		a.mu.Lock()
 		a.relists = true
 		a.mu.Unlock()
-		if f = a.search("project"); f.Matches[0].InputSchema == nil {
+		// Where time is real the client may list before this answer is out.
+		if f = a.search("project"); w.Virtual() && f.Matches[0].InputSchema == nil {
 			t.Errorf("this answer was out before the client could list: %+v", f)
 		}
 		settleAll(w)
@@ -657,9 +658,8 @@ func rule12(t *testing.T, newWorld func(*testing.T) world) {
 		a := attach(t, w, bareClient, mode(ipc.Direct))
 		want(t, a.names(), append(shim.FixedNames(), "kicad_export_gerber", "kicad_export_drill")...)
 		w.Crash(false)
-		if r := a.call("kicad_export_gerber", `{"dir":"o"}`); r.IsError {
-			t.Error(r.text())
-		}
+		// A call that meets the end of the connection may have been lost with it.
+		eventually(t, w, "a call through the next daemon", func() bool { return !a.call("kicad_export_gerber", `{"dir":"o"}`).IsError })
 		want(t, a.list(), append(shim.FixedNames(), "kicad_export_gerber", "kicad_export_drill")...)
 	})
 	in(t, "search when no daemon answers in time", newWorld, func(t *testing.T, w world) {

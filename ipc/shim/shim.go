@@ -75,14 +75,18 @@ type shim struct {
 	working sync.WaitGroup
 }
 
-// start runs f on a goroutine that Run waits for.
-func (s *shim) start(f func()) {
+// enter reports whether work may begin that Run waits for; leave ends it.
+func (s *shim) enter() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.closing {
-		s.working.Go(f)
+	if s.closing {
+		return false
 	}
+	s.working.Add(1)
+	return true
 }
+
+func (s *shim) leave() { s.working.Done() }
 
 // Run serves the agent until In ends or ctx does.
 func Run(ctx context.Context, o Options) error {
@@ -91,7 +95,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	s := &shim{o: o, log: o.Log, out: newOutput(), decided: make(chan struct{}), ended: make(chan struct{})}
+	s := &shim{o: o, log: o.Log, out: newOutput(o.Out), decided: make(chan struct{}), ended: make(chan struct{})}
 	s.base = newServer(o.Version, "")
 	s.view = newView(s.out, o.CWD, o.Mode)
 	s.link = newLink(o.Connect, s.view, o.Log)
@@ -100,18 +104,16 @@ func Run(ctx context.Context, o Options) error {
 
 	var own sync.WaitGroup
 	own.Go(func() { s.link.run(ctx) })
-	written := make(chan error, 1)
-	go func() { written <- s.out.run(o.Out) }()
+	go s.out.run()
 	read := make(chan error, 1)
-	go func() { read <- s.read(ctx, bufio.NewReaderSize(o.In, 64<<10)) }()
+	go s.read(ctx, bufio.NewReaderSize(o.In, 64<<10), read)
 
-	// The goroutines at In and Out may hang in a read or a write that nothing
-	// can interrupt; they are left behind then, and end with the process.
+	// What hangs in a read or a write that nothing can interrupt is left behind
+	// and ends with the process.
 	var err error
 	select {
 	case err = <-read:
-	case err = <-written:
-		written <- err
+	case <-s.out.over:
 	case <-ctx.Done():
 	}
 	s.mu.Lock()
@@ -125,7 +127,10 @@ func Run(ctx context.Context, o Options) error {
 	stop()
 	within(drainWait, func() { s.working.Wait(); own.Wait() })
 	s.out.close()
-	within(drainWait, func() { <-written })
+	within(drainWait, func() { <-s.out.over })
+	if err == nil || errors.Is(err, io.EOF) {
+		err = s.out.failure()
+	}
 	for _, gone := range []error{io.EOF, io.ErrClosedPipe, syscall.EPIPE} {
 		if errors.Is(err, gone) {
 			return nil // the agent ended
@@ -157,12 +162,12 @@ func (s *shim) begin(ctx context.Context, client, version string) {
 		return
 	}
 	s.link.begin()
-	s.start(func() {
+	go func() { // it ends with ctx, in attachWait at the latest
 		wait, cancel := context.WithTimeout(ctx, attachWait)
 		defer cancel()
 		s.link.firstAttempt(wait)
 		mode := s.view.decide()
 		close(s.decided)
 		s.log.Info("session", "client", client, "version", version, "mode", mode)
-	})
+	}()
 }

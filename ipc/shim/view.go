@@ -158,7 +158,7 @@ func (v *view) notify() {
 	}
 	v.told = v.rendered
 	v.notified = time.Now()
-	v.out.send([]byte(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`))
+	v.out.put([]byte(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`))
 }
 
 // open says that the handshake is over. A client that has not listed yet will

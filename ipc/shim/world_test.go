@@ -49,6 +49,7 @@ type memoryWorld struct {
 	mu       sync.Mutex
 	names    *tool.Names
 	tools    map[tool.ID]*tool.Tool
+	entries  map[tool.ID]ipc.Listed
 	order    []tool.ID
 	pinned   []tool.ID
 	about    map[string]string
@@ -62,7 +63,7 @@ type memoryWorld struct {
 
 func newMemoryWorld(*testing.T) world {
 	return &memoryWorld{
-		names: tool.NewNames(nil, shim.FixedNames()...), tools: map[tool.ID]*tool.Tool{}, about: map[string]string{},
+		names: tool.NewNames(nil, shim.FixedNames()...), tools: map[tool.ID]*tool.Tool{}, entries: map[tool.ID]ipc.Listed{}, about: map[string]string{},
 		sessions: map[*memorySession]bool{},
 	}
 }
@@ -81,19 +82,28 @@ func (w *memoryWorld) Connect(ctx context.Context) (ipc.Backend, error) {
 }
 
 func (w *memoryWorld) Set(server string, definitions ...string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	now := map[tool.ID]bool{}
+	var tools []*tool.Tool
 	for _, d := range definitions {
 		t, err := tool.Parse(server, json.RawMessage(d))
 		if err != nil {
 			panic(err)
 		}
+		tools = append(tools, t)
+	}
+	w.set(server, tools)
+}
+
+func (w *memoryWorld) set(server string, tools []*tool.Tool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := map[tool.ID]bool{}
+	for _, t := range tools {
+		t = t.On(server) // a copy
 		t.Exposed = w.names.Of(t.ID)
 		if w.tools[t.ID] == nil {
 			w.order = append(w.order, t.ID)
 		}
-		w.tools[t.ID] = t
+		w.tools[t.ID], w.entries[t.ID] = t, listed(t)
 		now[t.ID] = true
 	}
 	w.order = slices.DeleteFunc(w.order, func(id tool.ID) bool {
@@ -236,14 +246,14 @@ func (b *memoryBackend) Attach(ctx context.Context, r ipc.AttachRequest, events 
 		return nil, errDown
 	}
 	b.attached = append(b.attached, r)
-	s := &memorySession{w: b.memoryWorld, events: events, mode: r.Mode, done: make(chan struct{}), seen: maps.Clone(r.Seen), active: slices.Clone(r.Active), listed: map[tool.ID]bool{}}
+	s := &memorySession{w: b.memoryWorld, events: events, mode: r.Mode, done: make(chan struct{}), seen: maps.Clone(r.Seen), has: map[tool.ID]bool{}, listed: map[tool.ID]bool{}}
 	if s.seen == nil {
 		s.seen = map[tool.ID]tool.Hash{}
 	}
 	for _, id := range r.Listed {
 		s.listed[id] = true
 	}
-	for _, id := range b.pinned {
+	for _, id := range slices.Concat(r.Active, b.pinned) {
 		s.activate(id)
 	}
 	if s.mode == "" || s.mode == ipc.Auto {
@@ -273,6 +283,7 @@ type memorySession struct {
 	// guarded by w.mu
 	seen   map[tool.ID]tool.Hash
 	active []tool.ID
+	has    map[tool.ID]bool // active
 	listed map[tool.ID]bool
 	sent   []ipc.Listed
 }
@@ -303,7 +314,8 @@ func (s *memorySession) Saw(_ context.Context, seen map[tool.ID]tool.Hash, liste
 }
 
 func (s *memorySession) activate(id tool.ID) {
-	if !slices.Contains(s.active, id) {
+	if !s.has[id] {
+		s.has[id] = true
 		s.active = append(s.active, id)
 	}
 }
@@ -321,8 +333,8 @@ func (s *memorySession) list() []ipc.Listed {
 	}
 	out := []ipc.Listed{}
 	for _, id := range s.active {
-		if t := s.w.tools[id]; t != nil {
-			out = append(out, listed(t))
+		if s.w.tools[id] != nil {
+			out = append(out, s.w.entries[id])
 		}
 	}
 	return out
