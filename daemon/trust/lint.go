@@ -15,8 +15,8 @@ import (
 type rule struct {
 	says  string   // what goes on after "its text"
 	words []string // one of them is in every match; looking for them first is much quicker
-	match *regexp.Regexp
-	not   *regexp.Regexp // found in or right behind the match: it is the opposite, or harmless
+	match func() *regexp.Regexp
+	not   func() *regexp.Regexp // found in or right behind the match: it is the opposite, or harmless
 }
 
 const (
@@ -32,40 +32,40 @@ var rules = []rule{
 	{
 		says:  "tries to overrule other instructions",
 		words: []string{"ignor", "disregard", "forget", "overrid", "bypass"},
-		match: regexp.MustCompile(`\b(?:ignor(?:e|ing)|disregard(?:ing)?|forget|overrid(?:e|ing)|bypass(?:ing)?) (?:all |any |every |the |your |these |those |of )*(?:previous|prior|above|earlier|preceding|existing|other|system|user's|safety|security)(?: system| user| safety| security)? (?:instruction|prompt|message|rule|guideline|directive|polic|tool|restriction|warning|context)`),
+		match: pattern(`\b(?:ignor(?:e|ing)|disregard(?:ing)?|forget|overrid(?:e|ing)|bypass(?:ing)?) (?:all |any |every |the |your |these |those |of )*(?:previous|prior|above|earlier|preceding|existing|other|system|user's|safety|security)(?: system| user| safety| security)? (?:instruction|prompt|message|rule|guideline|directive|polic|tool|restriction|warning|context)`),
 	},
 	{
 		says:  "tells the agent to keep something from the user",
 		words: []string{"tell", "mention", "inform", "reveal", "disclos", "notify", "alert", "explain", " let", "hid", "conceal", "keep", "withhold", "not know", "not see", "not notice", "not learn", "not be", "n't know", "n't see", "n't notice", "n't learn", "n't be"},
-		match: regexp.MustCompile(`\b(?:do not|don't|dont|never|must not|should not|shouldn't|mustn't|without|avoid|no need to) (?:ever )?(?:tell(?:ing)?|mention(?:ing)?|inform(?:ing)?|reveal(?:ing)?|disclos(?:e|ing)|notify(?:ing)?|alert(?:ing)?|explain(?:ing)?|let(?:ting)?) (?:\w+ ){0,6}?(?:to )?` + people + `|\b(?:hide|hidden|conceal|keep|withhold) (?:this |it |that |these |the \w+ )?(?:\w+ )?(?:secret )?from ` + people + `|` + people + ` (?:must|should|may|need|does|do|will|can)(?: not|n't) (?:know|be told|see|notice|learn|be aware|be informed)|\b(?:do not|don't|never) (?:mention|reveal|disclose) (?:this|that|these|any of this|it)\b`),
+		match: pattern(`\b(?:do not|don't|dont|never|must not|should not|shouldn't|mustn't|without|avoid|no need to) (?:ever )?(?:tell(?:ing)?|mention(?:ing)?|inform(?:ing)?|reveal(?:ing)?|disclos(?:e|ing)|notify(?:ing)?|alert(?:ing)?|explain(?:ing)?|let(?:ting)?) (?:\w+ ){0,6}?(?:to )?` + people + `|\b(?:hide|hidden|conceal|keep|withhold) (?:this |it |that |these |the \w+ )?(?:\w+ )?(?:secret )?from ` + people + `|` + people + ` (?:must|should|may|need|does|do|will|can)(?: not|n't) (?:know|be told|see|notice|learn|be aware|be informed)|\b(?:do not|don't|never) (?:mention|reveal|disclose) (?:this|that|these|any of this|it)\b`),
 	},
 	{
 		says:  "wants to be called before or instead of all other tools",
 		words: []string{"before", "prior to", "always", "must", "first", "instead of", "has to", "needs to"},
-		match: regexp.MustCompile(`\b(?:before|prior to) (?:using|calling|invoking|running|executing|you (?:use|call)) (?:any|every|all|each)(?: of)?(?: the)?(?: other)? (?:tool|function)|\b(?:always|must|first)(?: \w+){0,3} (?:call|use|invoke|run|execute|called|used|invoked) (?:this|it)(?: tool| function)? (?:first|before (?:any|every|all|each)|before (?:using|calling)|on every|in every|for every|after every|with every|at the start of every)|\binstead of (?:any|all|every)(?: of the)? other tools?\b|\b(?:this|it)(?: tool)? (?:must|has to|needs to) (?:always )?be (?:called|used|invoked|run) (?:first|before (?:any|every|all))(?: other)? tools?`),
+		match: pattern(`\b(?:before|prior to) (?:using|calling|invoking|running|executing|you (?:use|call)) (?:any|every|all|each)(?: of)?(?: the)?(?: other)? (?:tool|function)|\b(?:always|must|first)(?: \w+){0,3} (?:call|use|invoke|run|execute|called|used|invoked) (?:this|it)(?: tool| function)? (?:first|before (?:any|every|all|each)|before (?:using|calling)|on every|in every|for every|after every|with every|at the start of every)|\binstead of (?:any|all|every)(?: of the)? other tools?\b|\b(?:this|it)(?: tool)? (?:must|has to|needs to) (?:always )?be (?:called|used|invoked|run) (?:first|before (?:any|every|all))(?: other)? tools?`),
 	},
 	{
 		says:  "asks for files or keys that hold secrets",
 		words: []string{"~/.", "id_", "ssh ", "private key", ".env", "/etc/", ".netrc", ".pgpass", ".git-", "mcp.json", ".claude", "claude_desktop", "keychain", "browser ", "session cookie", "wallet", "seed phrase", "history"},
-		match: regexp.MustCompile(give + `(?:[^.;!?]|\.\S){0,80}` + sensitive),
-		not:   regexp.MustCompile(`\.pub\b|\bpublic key|\b(?:not|never|cannot|refus|reject|without|don't|block|den(?:y|ies)|redact)`),
+		match: pattern(give + `(?:[^.;!?]|\.\S){0,80}` + sensitive),
+		not:   pattern(`\.pub\b|\bpublic key|\b(?:not|never|cannot|refus|reject|without|don't|block|den(?:y|ies)|redact)`),
 	},
 	{
 		says:  "asks for passwords or tokens of the user",
 		words: []string{"password", "passphrase", "api", "token", "secret", "credential", "card", "pin code", "one-time", "login data"},
-		match: regexp.MustCompile(give + ` (?:me |us |along |in |also )?(?:all |any )?(?:of )?(?:the user's|the users'|users?'s?|your|their|his|her) (?:\w+ ){0,2}(?:passwords?|passphrases?|api[ _-]?keys?|access tokens?|secret keys?|credentials|credit card|card number|pin code|one-time code|login data)\b`),
-		not:   regexp.MustCompile(`\b(?:not|never|without|don't)\b`),
+		match: pattern(give + ` (?:me |us |along |in |also )?(?:all |any )?(?:of )?(?:the user's|the users'|users?'s?|your|their|his|her) (?:\w+ ){0,2}(?:passwords?|passphrases?|api[ _-]?keys?|access tokens?|secret keys?|credentials|credit card|card number|pin code|one-time code|login data)\b`),
+		not:   pattern(`\b(?:not|never|without|don't)\b`),
 	},
 	{
 		says:  "asks for the conversation or the environment",
 		words: []string{"conversation", "chat", "message history", "environment variable", "env vars", "system prompt"},
-		match: regexp.MustCompile(give + `[^.;!?]{0,50}\b(?:(?:entire|full|whole|complete|all(?: of)?(?: the)?|previous) (?:conversation|chat|message history|environment variables|env vars)|(?:conversation|chat) (?:history|transcript|log)|system prompt|contents? of (?:this|the) (?:conversation|chat)|environment variables (?:of|from|in) (?:the|this) (?:machine|process|shell|user))`),
-		not:   regexp.MustCompile(`\b(?:not|never|without|don't)\b`),
+		match: pattern(give + `[^.;!?]{0,50}\b(?:(?:entire|full|whole|complete|all(?: of)?(?: the)?|previous) (?:conversation|chat|message history|environment variables|env vars)|(?:conversation|chat) (?:history|transcript|log)|system prompt|contents? of (?:this|the) (?:conversation|chat)|environment variables (?:of|from|in) (?:the|this) (?:machine|process|shell|user))`),
+		not:   pattern(`\b(?:not|never|without|don't)\b`),
 	},
 	{
 		says:  "speaks to the agent in a tag that people do not read",
 		words: []string{"<", "[/", "[inst", "[system"},
-		match: regexp.MustCompile(`<\s?/?(?:important|system|hidden|instructions?|admin|critical|override|assistant|system-reminder)\b[^>]{0,40}>|<!--|\[/?(?:inst|system)\]|<\|im_start`),
+		match: pattern(`<\s?/?(?:important|system|hidden|instructions?|admin|critical|override|assistant|system-reminder)\b[^>]{0,40}>|<!--|\[/?(?:inst|system)\]|<\|im_start`),
 	},
 }
 
@@ -116,7 +116,7 @@ func LintTool(t *tool.Tool, others func(name string) bool) []string {
 			found[i] = found[i] || r.in(plain)
 		}
 		if others != nil {
-			for _, name := range toolName.FindAllString(text, -1) {
+			for _, name := range toolName().FindAllString(text, -1) {
 				if !own[name] && !slices.Contains(named, name) && len(named) < 3 && others(name) {
 					named = append(named, name)
 				}
@@ -141,9 +141,9 @@ func (r rule) in(plain string) bool {
 	if !slices.ContainsFunc(r.words, func(w string) bool { return strings.Contains(plain, w) }) {
 		return false
 	}
-	for _, m := range r.match.FindAllStringIndex(plain, -1) {
+	for _, m := range r.match().FindAllStringIndex(plain, -1) {
 		// "… are refused" and "….pub" stand behind; 20 characters are such a word.
-		if r.not == nil || !r.not.MatchString(plain[m[0]:min(len(plain), m[1]+20)]) {
+		if r.not == nil || !r.not().MatchString(plain[m[0]:min(len(plain), m[1]+20)]) {
 			return true
 		}
 	}
@@ -157,7 +157,7 @@ const minText = 12
 // toolName is a word that is more likely the name of a tool than a word of a
 // sentence: joined by underscores, or hyphens between at least three parts, or
 // with capitals inside.
-var toolName = regexp.MustCompile(`\b(?:[a-zA-Z0-9]+_[a-zA-Z0-9_-]+|[a-z0-9]+-[a-z0-9]+-[a-z0-9-]+|[a-z]+[A-Z][a-zA-Z0-9]+)\b`)
+var toolName = pattern(`\b(?:[a-zA-Z0-9]+_[a-zA-Z0-9_-]+|[a-z0-9]+-[a-z0-9]+-[a-z0-9-]+|[a-z]+[A-Z][a-zA-Z0-9]+)\b`)
 
 var straight = strings.NewReplacer("’", "'", "‘", "'", "“", `"`, "”", `"`)
 

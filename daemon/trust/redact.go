@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -153,12 +152,12 @@ const (
 )
 
 var (
-	byAssign = regexp.MustCompile(`(?i)([\w.-]*` + keyWord + `[\w-]*\\?["']?\s?=\s?\\?["']?(?:(?:bearer|basic|token) +)?)` + strings.Replace(value, "%s", "2", 1))
-	byColon  = regexp.MustCompile(`(?i)([\w.-]*` + keyWord + `\\?["']?: ?\\?["']?(?:(?:bearer|basic|token|digest) +)?)` + strings.Replace(value, "%s", "7", 1))
-	byFlag   = regexp.MustCompile(`(?i)((?:^|\s)--?[\w-]*` + keyWord + `[\w-]*\s+)` + strings.Replace(value, "%s", "2", 1))
-	byScheme = regexp.MustCompile(`(?i)(\b(?:bearer|basic) +)[\w.~+/=-]{12,}`)
-	byUser   = regexp.MustCompile(`(\b[a-zA-Z][\w+.-]*://)[^\s/@"'<>]+@`)
-	byShape  = regexp.MustCompile(`\b(?:gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|sk-[\w-]{20,}|sk_(?:live|test)_\w{16,}|xox[abeprs]-[\w-]{10,}|AKIA[0-9A-Z]{16}|AIza[\w-]{30,}|npm_\w{30,}|hf_\w{30,}|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]*)`)
+	byAssign = pattern(`(?i)([\w.-]*` + keyWord + `[\w-]*\\?["']?\s?=\s?\\?["']?(?:(?:bearer|basic|token) +)?)` + strings.Replace(value, "%s", "2", 1))
+	byColon  = pattern(`(?i)([\w.-]*` + keyWord + `\\?["']?: ?\\?["']?(?:(?:bearer|basic|token|digest) +)?)` + strings.Replace(value, "%s", "7", 1))
+	byFlag   = pattern(`(?i)((?:^|\s)--?[\w-]*` + keyWord + `[\w-]*\s+)` + strings.Replace(value, "%s", "2", 1))
+	byScheme = pattern(`(?i)(\b(?:bearer|basic) +)[\w.~+/=-]{12,}`)
+	byUser   = pattern(`(\b[a-zA-Z][\w+.-]*://)[^\s/@"'<>]+@`)
+	byShape  = pattern(`\b(?:gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|sk-[\w-]{20,}|sk_(?:live|test)_\w{16,}|xox[abeprs]-[\w-]{10,}|AKIA[0-9A-Z]{16}|AIza[\w-]{30,}|npm_\w{30,}|hf_\w{30,}|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]*)`)
 )
 
 // RedactKeys takes out what stands behind a telling key (token=…, Authorization: …,
@@ -168,10 +167,10 @@ func RedactKeys(s string) string {
 		return s
 	}
 	s = byUser.ReplaceAllString(s, "${1}"+mask+"@")
-	s = byAssign.ReplaceAllString(s, "${1}"+mask)
-	s = byFlag.ReplaceAllString(s, "${1}"+mask)
-	s = byColon.ReplaceAllString(s, "${1}"+mask)
-	s = byScheme.ReplaceAllString(s, "${1}"+mask)
+	s = byAssign().ReplaceAllString(s, "${1}"+mask)
+	s = byFlag().ReplaceAllString(s, "${1}"+mask)
+	s = byColon().ReplaceAllString(s, "${1}"+mask)
+	s = byScheme().ReplaceAllString(s, "${1}"+mask)
 	return byShape.ReplaceAllString(s, mask)
 }
 
@@ -187,7 +186,7 @@ func mayHoldKey(s string) bool {
 	return false
 }
 
-var secretFlag = regexp.MustCompile(`(?i)^--?[\w-]*` + keyWord + `[\w-]*$`)
+var secretFlag = pattern(`(?i)^--?[\w-]*` + keyWord + `[\w-]*$`)
 
 // maskedArgs are the words of a command line for keeping.
 func maskedArgs(args []string) []string {

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"net"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -14,11 +13,11 @@ import (
 )
 
 var (
-	download  = regexp.MustCompile(`(?i)\b(?:curl|wget|fetch|iwr|irm|invoke-webrequest|invoke-restmethod|aria2c)\b`)
-	intoShell = regexp.MustCompile(`(?i)(?:\||<\(|\$\(|` + "`" + `|&&|;|\beval\b|\biex\b|\bsource\b).*\b(?:(?:ba|z|da|k|fi)?sh|python[\d.]*|node|perl|ruby|php|iex|invoke-expression)\b|\b(?:(?:ba|z|da|k)?sh|eval|python[\d.]*|node|iex)\b.*(?:<\(|\$\(|` + "`" + `)`)
-	decode    = regexp.MustCompile(`(?i)\bbase64\s+(?:-d|-D|--decode)|\bopenssl\s+(?:base64|enc)\s.*-d|frombase64string|\b(?:atob|b64decode)\(|buffer\.from\([^)]*base64|\bxxd\s+-r|-(?:enc|encodedcommand)\b`)
-	netcat    = regexp.MustCompile(`(?i)/dev/tcp/|\b(?:nc|ncat|socat)\b\s+-?\w*\s*\S+`)
-	version   = regexp.MustCompile(`@v?\d+(?:\.\d+)*[\w.+-]*$|==[\w.]+$|@[0-9a-f]{7,}$|#[0-9a-f]{7,}$`)
+	download  = pattern(`(?i)\b(?:curl|wget|fetch|iwr|irm|invoke-webrequest|invoke-restmethod|aria2c)\b`)
+	intoShell = pattern(`(?i)(?:\||<\(|\$\(|` + "`" + `|&&|;|\beval\b|\biex\b|\bsource\b).*\b(?:(?:ba|z|da|k|fi)?sh|python[\d.]*|node|perl|ruby|php|iex|invoke-expression)\b|\b(?:(?:ba|z|da|k)?sh|eval|python[\d.]*|node|iex)\b.*(?:<\(|\$\(|` + "`" + `)`)
+	decode    = pattern(`(?i)\bbase64\s+(?:-d|-D|--decode)|\bopenssl\s+(?:base64|enc)\s.*-d|frombase64string|\b(?:atob|b64decode)\(|buffer\.from\([^)]*base64|\bxxd\s+-r|-(?:enc|encodedcommand)\b`)
+	netcat    = pattern(`(?i)/dev/tcp/|\b(?:nc|ncat|socat)\b\s+-?\w*\s*\S+`)
+	version   = pattern(`@v?\d+(?:\.\d+)*[\w.+-]*$|==[\w.]+$|@[0-9a-f]{7,}$|#[0-9a-f]{7,}$`)
 )
 
 // writtenDown ends the sentences about secrets in the file itself.
@@ -107,7 +106,7 @@ func unusualCommand(words []string, say func(string, ...any)) {
 		case name == "sudo", name == "doas", name == "pkexec", name == "su", name == "runas":
 			say("it asks for the rights of another user with %s", name)
 		case name == "npx", name == "bunx", name == "pnpx", name == "uvx", name == "dlx", name == "pipx":
-			if spec := packageOf(rest, name); spec != "" && !version.MatchString(spec) {
+			if spec := packageOf(rest, name); spec != "" && !version().MatchString(spec) {
 				say("it downloads %s without a fixed version, so that what runs can change at any time", shown(spec))
 			}
 		case name == "docker", name == "podman", name == "nerdctl":
@@ -125,17 +124,17 @@ func unusualCommand(words []string, say func(string, ...any)) {
 	if strings.Contains(line, "sudo ") && !slices.Contains(words, "sudo") {
 		say("it asks for the rights of another user with sudo")
 	}
-	if download.MatchString(line) {
-		if intoShell.MatchString(line) {
+	if download().MatchString(line) {
+		if intoShell().MatchString(line) {
 			say("it downloads something and runs it")
 		} else {
 			say("it downloads something")
 		}
 	}
-	if decode.MatchString(line) {
+	if decode().MatchString(line) {
 		say("it decodes something that is written so that nobody can read it")
 	}
-	if netcat.MatchString(line) {
+	if netcat().MatchString(line) {
 		say("it opens a raw network connection")
 	}
 	if strings.Contains(line, "rm -rf ") || strings.Contains(line, "rm -fr ") {
