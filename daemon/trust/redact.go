@@ -166,12 +166,12 @@ func RedactKeys(s string) string {
 	if !mayHoldKey(s) {
 		return s
 	}
-	s = byUser.ReplaceAllString(s, "${1}"+mask+"@")
+	s = byUser().ReplaceAllString(s, "${1}"+mask+"@")
 	s = byAssign().ReplaceAllString(s, "${1}"+mask)
 	s = byFlag().ReplaceAllString(s, "${1}"+mask)
 	s = byColon().ReplaceAllString(s, "${1}"+mask)
 	s = byScheme().ReplaceAllString(s, "${1}"+mask)
-	return byShape.ReplaceAllString(s, mask)
+	return byShape().ReplaceAllString(s, mask)
 }
 
 // mayHoldKey is a quick look, for the most texts that hold nothing.
@@ -193,7 +193,7 @@ func maskedArgs(args []string) []string {
 	out := make([]string, len(args))
 	for i, a := range args {
 		switch {
-		case i > 0 && secretFlag.MatchString(args[i-1]) && !strings.HasPrefix(a, "-") && !strings.HasPrefix(a, "$"):
+		case i > 0 && secretFlag().MatchString(args[i-1]) && !strings.HasPrefix(a, "-") && !strings.HasPrefix(a, "$"):
 			out[i] = mask
 		case strings.Contains(a, "://"):
 			out[i] = shownURL(RedactKeys(tool.CleanLine(a)))
@@ -208,7 +208,7 @@ func maskedArgs(args []string) []string {
 // variables.
 func shownURL(raw string) string {
 	raw = tool.CleanLine(raw)
-	raw = byUser.ReplaceAllString(raw, "${1}"+mask+"@")
+	raw = byUser().ReplaceAllString(raw, "${1}"+mask+"@")
 	before, query, ok := strings.Cut(raw, "?")
 	if !ok {
 		return raw

@@ -116,7 +116,7 @@ func unusualCommand(words []string, say func(string, ...any)) {
 				say("it runs code of its own in %s", name)
 			}
 		}
-		if i > 0 && looksSecret(lastPart(w)) || i > 1 && secretFlag.MatchString(words[i-1]) && looksLiteral(w) {
+		if i > 0 && looksSecret(lastPart(w)) || i > 1 && secretFlag().MatchString(words[i-1]) && looksLiteral(w) {
 			say("argument %d looks like a token "+writtenDown, i)
 		}
 	}
@@ -249,7 +249,7 @@ func looksSecret(v string) bool {
 	for _, scheme := range []string{"Bearer ", "bearer ", "Basic ", "token "} {
 		v = strings.TrimPrefix(v, scheme)
 	}
-	if byShape.MatchString(v) {
+	if byShape().MatchString(v) {
 		return true
 	}
 	if len(v) < 20 || strings.ContainsAny(v, " ${}/\\<>:,") {
