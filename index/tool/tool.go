@@ -106,6 +106,12 @@ func Parse(server string, raw json.RawMessage) (*Tool, error) {
 	if err := json.Unmarshal(clean, &fields); err != nil {
 		return nil, fmt.Errorf("the definition of tool %q: %w", name, err)
 	}
+	// Cleaning may have turned another key into "name": then there are two of them,
+	// and readers of the definition would not agree on which one counts.
+	var after string
+	if err := json.Unmarshal(fields["name"], &after); err != nil || after != name {
+		return nil, fmt.Errorf("the definition of tool %q has a second name behind hidden characters", name)
+	}
 	t := &Tool{ID: ID{server, name}, Raw: clean, InputSchema: fields["inputSchema"], schema: new(schema)}
 	// A title, description or annotation of the wrong type counts as absent.
 	_ = json.Unmarshal(fields["title"], &t.Title)
@@ -163,7 +169,7 @@ func (t *Tool) As(name string) json.RawMessage {
 			key = true
 		case '"':
 			end := stringEnd(t.Raw, i)
-			if depth == 1 && key && string(t.Raw[i:end]) == `"name"` && end < len(t.Raw) && t.Raw[end] == ':' {
+			if depth == 1 && key && isName(t.Raw[i:end]) && end+1 < len(t.Raw) && t.Raw[end] == ':' && t.Raw[end+1] == '"' {
 				value := end + 1
 				out.Write(t.Raw[last:value])
 				out.Write(quoted)
@@ -178,6 +184,18 @@ func (t *Tool) As(name string) json.RawMessage {
 	}
 	out.Write(t.Raw[last:])
 	return out.Bytes()
+}
+
+// isName reports whether a JSON string literal spells name, with escapes or not.
+func isName(literal []byte) bool {
+	if string(literal) == `"name"` {
+		return true
+	}
+	if bytes.IndexByte(literal, '\\') < 0 {
+		return false
+	}
+	var s string
+	return json.Unmarshal(literal, &s) == nil && s == "name"
 }
 
 func hashOf(fields map[string]json.RawMessage) (Hash, error) {
