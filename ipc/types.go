@@ -294,6 +294,9 @@ type TrustRequest struct {
 	Name        string      `json:"name,omitempty"` // a server, or server::tool for a held tool
 	Fingerprint string      `json:"fingerprint,omitempty"`
 	CWD         string      `json:"cwd,omitempty"`
+	// Fingerprints approves several servers by their names, all or none, in place
+	// of Name and Fingerprint: the answer to everything that waits.
+	Fingerprints map[string]string `json:"fingerprints,omitempty"`
 }
 
 // TrustList shows servers to a person who decides about them.
