@@ -31,6 +31,8 @@ var verbs = []struct {
 	{"change", newDistrustCommand},
 	{"change", newRestartCommand},
 	{"change", newSettingsCommand},
+	{"change", newAdoptCommand},
+	{"change", newReleaseCommand},
 	{"run", newMCPCommand},
 	{"run", newServeCommand},
 	{"run", newStartCommand},

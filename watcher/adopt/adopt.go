@@ -1,0 +1,405 @@
+package adopt
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/toolsd/toolsd/watcher/clientconfig"
+	"github.com/toolsd/toolsd/watcher/settings"
+)
+
+// source is a file of the client that is there.
+type source struct {
+	snapshot
+	loc     clientconfig.Location
+	content clientconfig.Content
+	moved   []clientconfig.Server
+	kept    []Kept
+	self    string // the entry of toolsd that is there and on
+	blocked bool   // the name toolsd is taken by an entry that stays
+}
+
+// Adopt plans to move a client's servers. It returns a *MissingError for a client
+// that has no file.
+func (s *Session) Adopt(slug string) (*Plan, error) {
+	client, ok := clientconfig.ClientOf(slug)
+	if !ok || slug == "toolsd" {
+		return nil, fmt.Errorf("there is no client %q to adopt", slug)
+	}
+	p := &Plan{Client: Client{Client: slug, Files: []File{}}}
+	sources, looked, err := s.sources(slug)
+	if err != nil {
+		return nil, err
+	}
+	if len(sources) == 0 {
+		return nil, &MissingError{client.Name, looked}
+	}
+	config, err := s.openConfig()
+	if err != nil {
+		return nil, err
+	}
+	if config.refused != "" {
+		return nil, errors.New(config.refused)
+	}
+	previous, err := s.putBefore()
+	if err != nil {
+		return nil, err
+	}
+
+	add := map[string]clientconfig.Entry{}
+	var puts []put
+	for i := range sources {
+		src := &sources[i]
+		stay := src.moved[:0]
+		for _, e := range src.moved {
+			as, isNew := config.place(s, e, slug)
+			if as == "" {
+				src.kept = append(src.kept, Kept{e.Name, "the managed file of toolsd locks this name"})
+				continue
+			}
+			entry := config.entries[as]
+			if isNew {
+				add[as] = entry
+			}
+			puts = append(puts, put{Name: e.Name, As: as, File: src.path, Put: isNew || previous[as]})
+			stay = append(stay, e)
+		}
+		src.moved = stay
+	}
+
+	p.run = &manifest{Version: manifestVersion, Client: slug, Time: s.Now()}
+	s.reserve(p.run)
+	var files []write
+	for i, src := range sources {
+		shim := ""
+		if src.self == "" && s.wantsShim(sources, i) {
+			shim = shimName
+			if src.blocked {
+				shim += "-mcp"
+			}
+		}
+		f := File{Path: src.path, Moved: []string{}, Kept: src.kept}
+		if f.Kept == nil {
+			f.Kept = []Kept{}
+		}
+		for _, e := range src.moved {
+			f.Moved = append(f.Moved, e.Name)
+		}
+		if shim == "" && len(src.moved) == 0 {
+			if len(f.Kept) > 0 {
+				p.Files = append(p.Files, f)
+			}
+			continue
+		}
+		after, err := s.replaced(src, f.Moved, shim)
+		if err != nil {
+			return nil, err
+		}
+		if bytes.Equal(after, src.data) {
+			continue
+		}
+		for _, u := range puts {
+			if u.File == src.path && u.As != u.Name {
+				if f.As == nil {
+					f.As = map[string]string{}
+				}
+				f.As[u.Name] = u.As
+			}
+		}
+		name := fmt.Sprintf("%d.before", len(files)+1)
+		f.Diff = s.diff(src.path, src.loc.Format, src.data, after, src.content.Servers)
+		f.Backup = filepath.Join(p.run.dir, name)
+		p.Files = append(p.Files, f)
+		p.run.Files = append(p.run.Files, fileRecord{
+			Path: src.path, Format: src.loc.Format, Pointer: src.loc.Pointer, Settings: src.loc.Settings, Mode: src.mode,
+			Before: p.run.keep(name, src.data), After: p.run.keep(fmt.Sprintf("%d.after", len(files)+1), after),
+			Moved: f.Moved, Shim: shim,
+		})
+		files = append(files, write{was: src.snapshot, after: after})
+	}
+	if len(files) == 0 {
+		p.run = nil
+		p.Status, p.Message = Nothing, client.Name+" already has toolsd, and nothing is left that it can serve"
+		return p, nil
+	}
+	if len(add) > 0 {
+		after, err := clientconfig.ReplaceServers(config.loc, config.data, nil, add)
+		if err != nil {
+			return nil, err
+		}
+		f := File{Path: config.path, Moved: []string{}, Kept: []Kept{}}
+		f.Diff = s.diff(config.path, clientconfig.JSON, config.data, after, config.all())
+		record := p.run.keep("config.before", config.data)
+		if record.Name != "" {
+			f.Backup = filepath.Join(p.run.dir, record.Name)
+		}
+		p.Files = append(p.Files, f)
+		p.run.Config.Before, p.run.Config.After = record, p.run.keep("config.after", after)
+		p.writes = append(p.writes, write{was: config.snapshot, after: after})
+	} else {
+		p.run.Config.Before = p.run.keep("config.before", config.data)
+		p.run.Config.After = p.run.Config.Before
+	}
+	p.run.Config.Path, p.run.Config.Mode, p.run.Config.Servers = config.path, config.mode, puts
+	p.writes = append(p.writes, files...)
+	p.Status = WouldAdopt
+	p.Message = fmt.Sprintf("%s: %s in config.json, toolsd in the place of them", client.Name, counted(len(puts), "server"))
+	if len(puts) == 0 {
+		p.Message = client.Name + ": toolsd is added; there was no server to move"
+	}
+	return p, nil
+}
+
+func counted(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// sources reads the user's files of a client. Files that are the same one behind
+// links count once. A file that is not usable fails them all.
+func (s *Session) sources(slug string) (found []source, looked []string, err error) {
+	for _, loc := range clientconfig.UserFiles(s.Env) {
+		if loc.Client != slug {
+			continue
+		}
+		paths := []string{loc.Path}
+		if loc.Glob {
+			paths, _ = filepath.Glob(loc.Path)
+		} else {
+			looked = append(looked, loc.Path)
+		}
+		for _, path := range paths {
+			src, err := s.source(loc.At(path), loc.Glob)
+			if err != nil {
+				return nil, nil, err
+			}
+			if src == nil || slices.ContainsFunc(found, func(o source) bool { return o.info != nil && src.info != nil && os.SameFile(o.info, src.info) }) {
+				continue
+			}
+			found = append(found, *src)
+		}
+	}
+	own := slices.ContainsFunc(found, func(src source) bool { return !src.loc.Managed && !src.loc.Glob || len(src.moved) > 0 })
+	if !own {
+		return nil, looked, nil
+	}
+	return found, looked, nil
+}
+
+// source reads one file and says what becomes of each of its entries; nil when it
+// does not exist.
+func (s *Session) source(loc clientconfig.Location, glob bool) (*source, error) {
+	snap, err := s.read(loc.Path)
+	if err != nil {
+		if loc.Managed { // not the user's to mend
+			return nil, nil
+		}
+		return nil, err
+	}
+	if snap.data == nil {
+		return nil, nil
+	}
+	src := &source{snapshot: snap, loc: loc}
+	src.loc.Glob = glob
+	src.content, err = clientconfig.Read(loc, snap.data)
+	if err != nil && !errors.Is(err, clientconfig.ErrEmpty) {
+		if loc.Managed {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("reading %s: %w", loc.Path, err)
+	}
+	keep := func(name, reason string) { src.kept = append(src.kept, Kept{name, reason}) }
+	names := map[string]bool{}
+	for _, e := range src.content.Servers {
+		names[e.Name] = true
+		switch reason := ""; {
+		case loc.Managed:
+			keep(e.Name, "an administrator put it into a managed file")
+		case clientconfig.IsSelf(e) && e.Source.Root == "":
+			if !e.Disabled && (src.self == "" || e.Name == shimName) {
+				src.self = e.Name
+			}
+		default:
+			if reason = s.stays(loc, snap.data, src.content, e); reason == "" {
+				src.moved = append(src.moved, e)
+				continue
+			}
+			keep(e.Name, reason)
+			src.blocked = src.blocked || e.Name == shimName && e.Source.Root == ""
+		}
+	}
+	for _, p := range src.content.Problems {
+		if p.Server != "" && !names[p.Server] {
+			names[p.Server] = true
+			keep(p.Server, p.Message)
+			src.blocked = src.blocked || p.Server == shimName
+		}
+	}
+	return src, nil
+}
+
+// wantsShim reports whether the file is one to put toolsd into: each that had
+// servers, or, when the client has none at all, its first.
+func (s *Session) wantsShim(sources []source, i int) bool {
+	usable := func(src source) bool { return !src.loc.Managed && !src.loc.Glob }
+	if sources[i].loc.Managed {
+		return false
+	}
+	if len(sources[i].moved) > 0 {
+		return true
+	}
+	for _, src := range sources {
+		if len(src.moved) > 0 || src.self != "" {
+			return false
+		}
+	}
+	return usable(sources[i]) && i == slices.IndexFunc(sources, usable)
+}
+
+// replaced is the file without the servers that move and with toolsd.
+func (s *Session) replaced(src source, moved []string, shim string) ([]byte, error) {
+	loc := src.loc
+	loc.Glob = false
+	if shim == "" {
+		return clientconfig.ReplaceServers(loc, src.data, moved, nil)
+	}
+	return putShim(loc, src.data, moved, shim, s.Shim(loc.Client))
+}
+
+// diff shows a change without what is secret in it.
+func (s *Session) diff(path string, format clientconfig.Format, before, after []byte, servers []clientconfig.Server) string {
+	d := unified(path, mask(before, format), mask(after, format))
+	if d == "" && !bytes.Equal(before, after) {
+		return fmt.Sprintf("--- %s\n+++ %s\n@@ only values that are not shown @@\n", path, path)
+	}
+	head := strings.Index(d, "@@")
+	if head < 0 {
+		return d
+	}
+	return d[:head] + hide(d[head:], s.secrets(servers))
+}
+
+// config is config.json with what is planned to be in it.
+type config struct {
+	snapshot
+	loc     clientconfig.Location
+	entries map[string]clientconfig.Server
+	taken   map[string]bool // names of entries that are of no use, but there
+	managed map[string]clientconfig.Server
+	locked  func(name string) bool
+	refused string // why its servers would have no effect
+}
+
+func (s *Session) configLocation() clientconfig.Location {
+	return clientconfig.Location{Client: "toolsd", Scope: clientconfig.User, Path: s.Config, Format: clientconfig.JSON, Pointer: "mcpServers", Settings: true}
+}
+
+func (s *Session) openConfig() (*config, error) {
+	c := &config{loc: s.configLocation(), entries: map[string]clientconfig.Server{}, taken: map[string]bool{}, managed: map[string]clientconfig.Server{}}
+	var err error
+	if c.snapshot, err = s.read(s.Config); err != nil {
+		return nil, err
+	}
+	content, err := clientconfig.Read(c.loc, c.data)
+	if err != nil && !errors.Is(err, clientconfig.ErrEmpty) {
+		return nil, fmt.Errorf("reading %s: %w", s.Config, err)
+	}
+	for _, p := range content.Problems {
+		if p.Server != "" {
+			c.taken[p.Server] = true
+		}
+	}
+	for _, e := range content.Servers {
+		c.entries[e.Name] = e
+	}
+	managed := settings.File{Path: s.Managed}
+	if s.Managed != "" {
+		managed.Data, _ = os.ReadFile(s.Managed) // an unreadable one holds for nobody
+		loc := c.loc
+		loc.Path, loc.Managed = s.Managed, true
+		servers, _, _ := clientconfig.Decode(loc, managed.Data)
+		for _, e := range servers {
+			c.managed[e.Name] = e
+		}
+	}
+	now, _, _ := settings.Load(managed, settings.File{Path: s.Config, Data: c.data}, nil)
+	c.locked = func(name string) bool { return now.IsLocked("mcpServers." + name) }
+	switch on, ok := now.Clients["toolsd"]; {
+	case ok && !on:
+		c.refused = "the setting clients.toolsd is false, so servers in config.json would have no effect; nothing was changed"
+	case now.IsLocked("mcpServers"):
+		c.refused = "the managed file " + s.Managed + " locks mcpServers, so servers in config.json would have no effect; nothing was changed"
+	}
+	return c, nil
+}
+
+// place finds the name under which an entry is or will be in config.json, and
+// keeps it. isNew says that it has to be put there.
+func (c *config) place(s *Session, e clientconfig.Server, slug string) (as string, isNew bool) {
+	loc := clientconfig.Location{Client: slug, Path: e.Source.File}
+	moved, _ := absolute(e, loc) // stays asked
+	if moved.Origin == "" {
+		moved.Origin = slug
+	}
+	for i := 0; i < 1000; i++ {
+		name := e.Name
+		switch {
+		case i == 1:
+			name = e.Name + "-" + slug
+		case i > 1:
+			name = fmt.Sprintf("%s-%s-%d", e.Name, slug, i)
+		}
+		there, ok := c.entries[name]
+		switch {
+		case c.locked(name):
+		case ok && !clientconfig.IsSelf(there) && s.sameServer(there, moved):
+			return name, false
+		case ok || c.taken[name]:
+		case c.clashes(s, name, moved):
+		default:
+			c.entries[name] = moved
+			return name, true
+		}
+	}
+	return "", false
+}
+
+// clashes reports whether the managed file has another server of that name, which
+// ours would hide.
+func (c *config) clashes(s *Session, name string, e clientconfig.Server) bool {
+	m, ok := c.managed[name]
+	return ok && !s.sameServer(m, e)
+}
+
+func (c *config) all() []clientconfig.Server {
+	var all []clientconfig.Server
+	for _, name := range sorted(c.entries) {
+		all = append(all, c.entries[name])
+	}
+	return all
+}
+
+// putBefore are the names in config.json that an adoption which still holds put
+// there.
+func (s *Session) putBefore() (map[string]bool, error) {
+	names := map[string]bool{}
+	for _, c := range clientconfig.Clients() {
+		runs, err := s.active(c.Slug)
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range runs {
+			for _, u := range m.Config.Servers {
+				names[u.As] = names[u.As] || u.Put
+			}
+		}
+	}
+	return names, nil
+}
