@@ -19,10 +19,11 @@ func (s *shim) call(ctx context.Context, m *message) (json.RawMessage, *rpcError
 	if err != nil {
 		return nil, &rpcError{Code: codeInvalidParams, Message: "the params of tools/call must be an object"}
 	}
-	var name string
-	if json.Unmarshal(params["name"], &name) != nil || name == "" {
+	named := params["name"]
+	if empty(named) || named[0] != '"' {
 		return nil, &rpcError{Code: codeInvalidParams, Message: "the params of tools/call must have the name of a tool"}
 	}
+	name := unquote(named)
 	c := ipc.SessionCall{Tool: name, Arguments: params["arguments"]}
 	if string(c.Arguments) == "null" {
 		c.Arguments = nil

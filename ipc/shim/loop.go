@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"slices"
 	"sync"
 
@@ -84,35 +85,54 @@ func (r *requests) take(id string) (context.CancelFunc, bool) {
 // job is what remains to be done for a request when the next message may be read.
 type job func()
 
-// read takes in messages until In ends, and says so on ended. With a request at
-// hand it leaves the reading to a goroutine that it starts, and answers: so the
-// request that is there waits for no goroutine to wake.
+// read takes in messages and answers them until In ends, and says so on ended.
+// Some goroutines do this, and one of them at a time holds the baton and reads.
+// With a request at hand it passes the baton and answers: so no request waits
+// for a goroutine to wake.
 func (s *shim) read(ctx context.Context, r *bufio.Reader, ended chan<- error) {
+	for {
+		s.idle.Add(1)
+		<-s.baton
+		s.idle.Add(-1)
+		jobs, err := s.next(ctx, r)
+		// They begin before somebody can read that In has ended.
+		if err == nil && !s.enter(len(jobs)) {
+			err = io.EOF
+		}
+		if err == nil && s.idle.Load() == 0 {
+			go s.read(ctx, r, ended)
+		}
+		s.baton <- struct{}{}
+		if err != nil {
+			select {
+			case ended <- err:
+			default: // another one has said it
+			}
+			return
+		}
+		for _, j := range jobs[1:] {
+			go s.finish(j)
+		}
+		s.finish(jobs[0])
+		if s.idle.Load() > 0 {
+			return
+		}
+	}
+}
+
+// next reads until there is something to be done.
+func (s *shim) next(ctx context.Context, r *bufio.Reader) ([]job, error) {
 	for {
 		line, err := readMessage(r, maxMessage)
 		switch {
 		case errors.Is(err, errTooLong):
 			s.refuse(codeInvalidRequest, "the message is longer than 64 MiB; pass a path to the tool instead of the content, if it takes one")
-			continue
 		case err != nil:
-			ended <- err
-			return
-		case len(line) == 0:
-			continue
-		}
-		jobs := s.receive(ctx, line)
-		if len(jobs) == 0 {
-			continue
-		}
-		for _, j := range jobs[1:] {
-			if s.enter() {
-				go s.finish(j)
+			return nil, err
+		case len(line) > 0:
+			if jobs := s.receive(ctx, line); len(jobs) > 0 {
+				return jobs, nil
 			}
-		}
-		if s.enter() {
-			go s.read(ctx, r, ended)
-			s.finish(jobs[0])
-			return
 		}
 	}
 }
@@ -212,14 +232,11 @@ func (s *shim) notified(m *message) {
 	case "notifications/initialized":
 		s.view.open()
 	case "notifications/cancelled":
-		var params struct {
-			RequestID json.RawMessage `json:"requestId"`
-		}
-		if json.Unmarshal(m.Params, &params) != nil || params.RequestID == nil {
-			return
-		}
-		if cancel, ok := s.requests.take(key(params.RequestID)); ok {
-			cancel()
+		params, err := object(m.Params)
+		if id := params["requestId"]; err == nil && !empty(id) {
+			if cancel, ok := s.requests.take(key(id)); ok {
+				cancel()
+			}
 		}
 	}
 }

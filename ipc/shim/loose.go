@@ -2,6 +2,7 @@ package shim
 
 import (
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -19,6 +20,9 @@ func looseObject(raw json.RawMessage) (members map[string]json.RawMessage, wasTe
 			return nil, false, err
 		}
 		raw, wasText = json.RawMessage(strings.TrimSpace(text)), true
+	}
+	if wasText && len(raw) > 0 && !json.Valid(raw) {
+		return nil, true, errors.New("a string that holds no JSON")
 	}
 	members, err = object(raw)
 	return members, wasText, err

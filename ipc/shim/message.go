@@ -69,42 +69,49 @@ func readMessage(r *bufio.Reader, max int) ([]byte, error) {
 // parseMessage reads one JSON-RPC message. A nil message without an error is
 // the answer to a request; this server sends none, so it is nobody's.
 func parseMessage(raw []byte) (*message, *rpcError) {
-	var envelope struct {
-		JSONRPC json.RawMessage `json:"jsonrpc"`
-		ID      json.RawMessage `json:"id"`
-		Method  json.RawMessage `json:"method"`
-		Params  json.RawMessage `json:"params"`
-		Result  json.RawMessage `json:"result"`
-		Error   json.RawMessage `json:"error"`
-	}
-	if err := json.Unmarshal(raw, &envelope); err != nil {
+	var version, id, method json.RawMessage
+	m, answers := &message{}, false
+	err := members(raw, func(name string, value json.RawMessage) {
+		switch name {
+		case "jsonrpc":
+			version = value
+		case "id":
+			id = value
+		case "method":
+			method = value
+		case "params":
+			m.Params = value
+		case "result", "error":
+			answers = true
+		}
+	})
+	if err != nil {
 		return nil, &rpcError{Code: codeInvalidRequest, Message: "a message must be a JSON object"}
 	}
-	m := &message{Params: envelope.Params}
-	if len(envelope.ID) > 0 && (envelope.ID[0] == '"' || envelope.ID[0] == '-' || envelope.ID[0] >= '0' && envelope.ID[0] <= '9') {
-		m.ID = envelope.ID
+	if len(id) > 0 && (id[0] == '"' || id[0] == '-' || id[0] >= '0' && id[0] <= '9') {
+		m.ID = id
 	}
 	invalid := func(text string) (*message, *rpcError) {
 		return m, &rpcError{Code: codeInvalidRequest, Message: text}
 	}
 	switch {
-	case envelope.ID != nil && m.ID == nil && envelope.Method != nil:
+	case id != nil && m.ID == nil && method != nil:
 		return invalid("the id of a request must be a string or a number")
-	case envelope.Method == nil && (envelope.Result != nil || envelope.Error != nil):
+	case method == nil && answers:
 		return nil, nil
-	case string(envelope.JSONRPC) != `"2.0"`:
+	case string(version) != `"2.0"`:
 		return invalid(`a message must have "jsonrpc":"2.0"`)
-	case json.Unmarshal(envelope.Method, &m.Method) != nil || m.Method == "":
+	case len(method) <= 2 || method[0] != '"':
 		return invalid("a request must have a method")
 	}
+	m.Method = unquote(method)
 	return m, nil
 }
 
 // key makes ids comparable: a string may be written in several ways.
 func key(id json.RawMessage) string {
-	var s string
-	if len(id) > 0 && id[0] == '"' && json.Unmarshal(id, &s) == nil {
-		return "s" + s
+	if id[0] == '"' {
+		return "s" + unquote(id)
 	}
 	return "n" + string(id)
 }
@@ -142,16 +149,4 @@ func compact(raw json.RawMessage) json.RawMessage {
 		return null
 	}
 	return b.Bytes()
-}
-
-// object reads the members of a JSON object. A missing one has none.
-func object(raw json.RawMessage) (map[string]json.RawMessage, error) {
-	members := map[string]json.RawMessage{}
-	if len(raw) == 0 || string(raw) == "null" {
-		return members, nil
-	}
-	if err := json.Unmarshal(raw, &members); err != nil {
-		return nil, err
-	}
-	return members, nil
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/toolsd/toolsd/ipc"
 )
@@ -195,6 +196,29 @@ func FuzzUnderstand(f *testing.F) {
 		got, problem := understand(raw)
 		if problem == "" && (got.tool == "" || !json.Valid(got.arguments) || got.arguments[0] != '{') {
 			t.Errorf("%s was understood as %q %s", raw, got.tool, got.arguments)
+		}
+	})
+}
+
+// Looking through an object finds what encoding/json finds, byte for byte.
+func FuzzMembers(f *testing.F) {
+	for _, seed := range []string{`{}`, ` { "a" : 1 , "b\u0041":[{"c":"]}"}], "d":"\\\"" } `, `{"a":-1.5e3,"a":null,"":{"":[]}}`, `[1]`, `3`, `{"x":true}`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if !json.Valid(raw) || !utf8.Valid(raw) || len(bytes.TrimSpace(raw)) == 0 {
+			return
+		}
+		var want map[string]json.RawMessage
+		wrong := json.Unmarshal(raw, &want)
+		got, err := object(bytes.TrimSpace(raw))
+		if (err == nil) != (wrong == nil) || len(got) != len(want) {
+			t.Fatalf("%s: got %q, %v; want %q, %v", raw, got, err, want, wrong)
+		}
+		for name, value := range want {
+			if !bytes.Equal(got[name], value) {
+				t.Errorf("%s: %q is %s, want %s", raw, name, got[name], value)
+			}
 		}
 	})
 }

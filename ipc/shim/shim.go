@@ -20,6 +20,7 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -67,6 +68,8 @@ type shim struct {
 	decided chan struct{} // closed once the mode is; handlers of sessions wait for it
 	ended   chan struct{} // closed when In ended: nobody will list or read again
 
+	baton    chan struct{} // held by the goroutine that reads
+	idle     atomic.Int32  // goroutines that wait for the baton
 	requests requests
 	upstream context.Context // of calls that run a tool; ends with In
 
@@ -75,14 +78,14 @@ type shim struct {
 	working sync.WaitGroup
 }
 
-// enter reports whether work may begin that Run waits for; leave ends it.
-func (s *shim) enter() bool {
+// enter reports whether n jobs may begin that Run waits for; leave ends one.
+func (s *shim) enter(n int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing {
 		return false
 	}
-	s.working.Add(1)
+	s.working.Add(n)
 	return true
 }
 
@@ -95,7 +98,8 @@ func Run(ctx context.Context, o Options) error {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	s := &shim{o: o, log: o.Log, out: newOutput(o.Out), decided: make(chan struct{}), ended: make(chan struct{})}
+	s := &shim{o: o, log: o.Log, out: newOutput(o.Out), decided: make(chan struct{}), ended: make(chan struct{}), baton: make(chan struct{}, 1)}
+	s.baton <- struct{}{}
 	s.base = newServer(o.Version, "")
 	s.view = newView(s.out, o.CWD, o.Mode)
 	s.link = newLink(o.Connect, s.view, o.Log)
