@@ -172,6 +172,9 @@ func (a *analyzer) part(s string, start, end int) bool {
 // capital of an acronym that a small letter follows (PDFFile → PDF File). The
 // plural of an acronym (PDFs, URLs) is no new part.
 func boundary(prev, r, next rune) bool {
+	if prev < utf8.RuneSelf && r < utf8.RuneSelf && r >= 'a' && prev >= 'a' {
+		return false // most pairs are two small letters
+	}
 	switch {
 	case unicode.IsDigit(prev) != unicode.IsDigit(r):
 		return r != '\'' && prev != '\''

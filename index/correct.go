@@ -29,9 +29,8 @@ func (c *corpus) correct(k *concept) (as []string, why string) {
 	for _, w := range c.completions(k.word) {
 		add(w, c.rank.prefix, byPrefix)
 	}
-	if left, right, ok := c.splitWord(k.word); ok {
-		v := variant{weight: c.rank.split, how: bySplit, as: c.dict.words[left] + " " + c.dict.words[right]}
-		v.stems = []uint32{c.dict.wordStem[left], c.dict.wordStem[right]}
+	if at, stems := c.splitWord(k.word); at > 0 {
+		v := variant{stems: stems, weight: c.rank.split, how: bySplit, as: k.word[:at] + " " + k.word[at:]}
 		k.variants = append(k.variants, v)
 		as = append(as, v.as)
 		why = cmp.Or(why, howNames[bySplit])
@@ -83,29 +82,29 @@ func (c *corpus) mostCommon(words []uint32) []uint32 {
 	return out
 }
 
-// splitWord reads a word as two known ones of at least two letters, the split
-// whose rarer half is the most common.
-func (c *corpus) splitWord(w string) (left, right uint32, ok bool) {
+// splitWord reads a word as two known ones of at least two letters: the split
+// whose rarer half is the most common. It returns where, or 0.
+func (c *corpus) splitWord(w string) (at int, stems []uint32) {
 	best := 0
 	for i := 2; i+2 <= len(w); i++ {
 		if !utf8.RuneStart(w[i]) {
 			continue
 		}
-		l, ok1 := c.dict.word(w[:i])
-		if !ok1 || !c.known.has(l) {
+		left, ok := c.find(w[:i])
+		if !ok {
 			continue
 		}
-		r, ok2 := c.dict.word(w[i:])
-		if !ok2 || !c.known.has(r) {
+		right, ok := c.find(w[i:])
+		if !ok {
 			continue
 		}
 		// Longer halves are less of a coincidence than short ones.
-		score := min(len(c.postings(c.dict.wordStem[l])), len(c.postings(c.dict.wordStem[r]))) * min(i, len(w)-i)
+		score := min(len(c.postings(left)), len(c.postings(right))) * min(i, len(w)-i)
 		if score > best {
-			best, left, right, ok = score, l, r, true
+			best, at, stems = score, i, []uint32{left, right}
 		}
 	}
-	return left, right, ok
+	return at, stems
 }
 
 // typos returns the known words that one slip turns into w, and those that two do.

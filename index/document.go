@@ -50,7 +50,7 @@ type document struct {
 // analyzeTool makes the document of a tool.
 func (l *lexicon) analyzeTool(key string, t *tool.Tool) *document {
 	d := &document{key: key, tool: t}
-	b := builder{lex: l, at: map[entryKey]int{}, doc: d}
+	b := l.builder(d)
 	b.name(t.Name)
 	b.text(fieldTitle, t.Title)
 	b.text(fieldServer, t.Server)
@@ -62,7 +62,7 @@ func (l *lexicon) analyzeTool(key string, t *tool.Tool) *document {
 		b.text(fieldParams, text)
 	})
 	sortEntries(b.entries, l.dict.wordStem)
-	d.entries = slices.Clip(b.entries)
+	d.entries = b.done()
 	d.squashed = hash64(squash(t.Name))
 	d.squashID = hash64(squash(t.Server + t.Name))
 	d.exposed = hash64(squash(t.Exposed))
@@ -71,13 +71,13 @@ func (l *lexicon) analyzeTool(key string, t *tool.Tool) *document {
 
 // analyzeGroup makes the entries of a text that several tools share.
 func (l *lexicon) analyzeGroup(text string) []entry {
-	b := builder{lex: l, at: map[entryKey]int{}}
+	b := l.builder(nil)
 	analyze(text, func(p piece) bool {
 		b.add(fieldGroup, p.word, 0)
 		return true
 	})
 	sortEntries(b.entries, l.dict.wordStem)
-	return slices.Clip(b.entries)
+	return b.done()
 }
 
 func sortEntries(es []entry, stems []uint32) {
@@ -96,6 +96,18 @@ type builder struct {
 	doc     *document
 	at      map[entryKey]int
 	entries []entry
+}
+
+// builder returns an empty builder that uses the memory of the last one.
+func (l *lexicon) builder(d *document) *builder {
+	clear(l.at)
+	return &builder{lex: l, doc: d, at: l.at, entries: l.entries[:0]}
+}
+
+// done returns the entries in memory of their own.
+func (b *builder) done() []entry {
+	b.lex.entries = b.entries
+	return slices.Clone(b.entries)
 }
 
 func (b *builder) add(f field, word string, mask uint8) {

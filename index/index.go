@@ -88,7 +88,7 @@ type Evidence struct {
 	Word   string  `json:"word"`
 	Term   string  `json:"term"`
 	Field  string  `json:"field"`
-	How    string  `json:"how"` // stem, synonym, joined, typo, prefix, split, name
+	How    string  `json:"how"` // stem, synonym, joined, typo, prefix, split; name, coverage, clause, server
 	Weight float64 `json:"weight"`
 	Score  float64 `json:"score"`
 }

@@ -12,6 +12,9 @@ type lexicon struct {
 	wordID map[string]uint32
 	stemID map[string]uint32
 	dict   dictionary
+
+	at      map[entryKey]int // for builders
+	entries []entry
 }
 
 // dictionary is one state of a lexicon. Its slices are only ever appended to
@@ -26,7 +29,7 @@ type dictionary struct {
 }
 
 func newLexicon() *lexicon {
-	return &lexicon{wordID: map[string]uint32{}, stemID: map[string]uint32{}}
+	return &lexicon{wordID: map[string]uint32{}, stemID: map[string]uint32{}, at: map[entryKey]int{}}
 }
 
 func (l *lexicon) word(w string) uint32 {
