@@ -231,7 +231,7 @@ func TestInvariant05ASecondDaemonTouchesNothing(t *testing.T) {
 }
 
 // catalogServers serves every real list of the catalog under its file's name.
-func catalogServers(t *testing.T) (servers object, lists map[string][]json.RawMessage) {
+func catalogServers(t testing.TB) (servers object, lists map[string][]json.RawMessage) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(shared(t, "catalog"), "*.json"))
 	if err != nil || len(files) < 40 {

@@ -41,13 +41,13 @@ const patience = 30 * time.Second
 // machine is a user's machine: a home, a project in it, and toolsd's own
 // directories.
 type machine struct {
-	t       *testing.T
+	t       testing.TB
 	home    string
 	project string
 	dirs    platform.Dirs
 }
 
-func newMachine(t *testing.T) *machine {
+func newMachine(t testing.TB) *machine {
 	t.Helper()
 	root, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -235,7 +235,7 @@ func codeOf(err error) ipc.Code {
 }
 
 // shared is a path in the folder of data beside the checkout.
-func shared(t *testing.T, parts ...string) string {
+func shared(t testing.TB, parts ...string) string {
 	t.Helper()
 	path := filepath.Join(append([]string{"..", "..", "shared"}, parts...)...)
 	if _, err := os.Stat(path); err != nil {

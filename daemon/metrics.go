@@ -22,7 +22,7 @@ func (d *Daemon) writeMetrics(out io.Writer) {
 		ipc.StateReady: 0, ipc.StateStarting: 0, ipc.StateBackoff: 0, ipc.StateFailed: 0,
 		ipc.StateLazy: 0, ipc.StatePending: 0, ipc.StateDisabled: 0,
 	}
-	all := view{world: w, mine: w.byKey}
+	all := view{world: w, mine: w.byKey, open: w.byKey}
 	for _, s := range w.servers {
 		states[d.serverInfo(all, s, nil).State]++
 	}

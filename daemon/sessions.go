@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -140,12 +141,18 @@ func (d *Daemon) decideMode(v view) ipc.Mode {
 	if len(d.neverIndexed(v)) > 0 || !v.complete {
 		return ipc.Search
 	}
+	limit := math.MaxFloat64
+	if t.MinPct > 0 {
+		limit = t.MinPct / 100 * float64(t.ContextWindow)
+	}
+	if t.MinTokens > 0 {
+		limit = min(limit, float64(t.MinTokens))
+	}
 	tokens := 0
 	for e := range d.index.Snapshot().All(v.visible) {
-		tokens += e.Tool.Tokens
-	}
-	if t.MinPct > 0 && float64(tokens) > t.MinPct/100*float64(t.ContextWindow) || t.MinTokens > 0 && tokens > t.MinTokens {
-		return ipc.Search
+		if tokens += e.Tool.Tokens; float64(tokens) > limit {
+			return ipc.Search
+		}
 	}
 	return ipc.Direct
 }
@@ -186,33 +193,36 @@ func sameListed(a, b ipc.Listed) bool {
 func (s *attached) build() []ipc.Listed {
 	v := s.view()
 	snapshot := s.d.index.Snapshot()
-	byID := map[tool.ID]index.Entry{}
-	var all []tool.ID
-	for e := range snapshot.All(v.visible) {
-		byID[e.Tool.ID] = e
-		all = append(all, e.Tool.ID)
-	}
 	for _, p := range s.settings.Pinned {
-		if id, ok := tool.ParseID(p); ok {
-			if _, there := byID[id]; there {
-				s.Activate(id)
-			}
+		if id, ok := tool.ParseID(p); ok && find(snapshot, v, id) != nil {
+			s.Activate(id)
 		}
 	}
 	if s.mode == ipc.Direct {
+		var all []tool.ID
+		for e := range snapshot.All(v.visible) {
+			all = append(all, e.Tool.ID)
+		}
 		s.Activate(all...)
 	}
-	s.Deactivate(func(id tool.ID) bool {
-		_, there := byID[id]
-		return !there && !s.mayReturn(v, id)
-	})
+	s.Deactivate(func(id tool.ID) bool { return find(snapshot, v, id) == nil && !s.mayReturn(v, id) })
 	list := []ipc.Listed{}
 	for _, id := range s.Active() {
-		if e, ok := byID[id]; ok {
-			list = append(list, listedOf(e.Tool))
+		if t := find(snapshot, v, id); t != nil {
+			list = append(list, listedOf(t))
 		}
 	}
 	return list
+}
+
+// find returns the visible tool of exactly that id, or nil.
+func find(snapshot index.Reader, v view, id tool.ID) *tool.Tool {
+	for _, e := range snapshot.Find(id.String(), v.visible) {
+		if e.Tool.ID == id {
+			return e.Tool
+		}
+	}
+	return nil
 }
 
 // mayReturn reports whether a tool that is not indexed may only not have been
@@ -295,12 +305,10 @@ func (s *attached) Search(ctx context.Context, r ipc.SearchRequest) (*ipc.Search
 	for i := range result.Matches {
 		m := &result.Matches[i]
 		id := tool.ID{Server: m.Server, Name: m.Tool}
-		for _, e := range snapshot.Find(m.ToolID, v.visible) {
-			if e.Tool.ID == id {
-				l := listedOf(e.Tool)
-				m.Listed = &l
-				ids = append(ids, id)
-			}
+		if t := find(snapshot, v, id); t != nil {
+			l := listedOf(t)
+			m.Listed = &l
+			ids = append(ids, id)
 		}
 	}
 	if s.Activate(ids...) {
@@ -316,24 +324,25 @@ func (d *Daemon) briefs(v view) []ipc.ServerBrief {
 	for e := range snapshot.All(v.visible) {
 		tools[e.Key]++
 	}
-	categories := map[string][]string{}
+	about := map[string][]string{} // by server: what its categories are about
 	for _, c := range snapshot.Categories(v.visible) {
-		for _, e := range c.Tools {
-			if about := cmp.Or(c.Description, c.Name); !slices.Contains(categories[e.Key], about) {
-				categories[e.Key] = append(categories[e.Key], about)
+		text := cmp.Or(c.Description, c.Name)
+		for i, e := range c.Tools {
+			if (i == 0 || e.Key != c.Tools[i-1].Key) && !slices.Contains(about[e.Key], text) {
+				about[e.Key] = append(about[e.Key], text)
 			}
 		}
 	}
 	out := []ipc.ServerBrief{}
 	for _, s := range v.list() {
-		if v.gateOf(s) == pending || v.gateOf(s) == disabled || tools[s.Key] == 0 {
+		if tools[s.Key] == 0 {
 			continue
 		}
-		about := strings.Join(categories[s.Key], "; ")
+		text := strings.Join(about[s.Key], "; ")
 		if l, ok := snapshot.Listing(s.Key); ok && l.Instructions != "" {
-			about = l.Instructions
+			text = l.Instructions
 		}
-		out = append(out, ipc.ServerBrief{Name: s.Name, Tools: tools[s.Key], About: cut(tool.CleanLine(about), 200)})
+		out = append(out, ipc.ServerBrief{Name: s.Name, Tools: tools[s.Key], About: cut(tool.CleanLine(text), 200)})
 	}
 	return out
 }

@@ -63,13 +63,18 @@ type view struct {
 	*world
 	cwd  string
 	mine map[string]*server // by key: all that exist for this caller, pending ones too
+	open map[string]*server // those of them whose tools it may see
 }
 
 func (w *world) from(cwd string) view {
-	v := view{world: w, cwd: cwd, mine: make(map[string]*server, len(w.servers))}
+	v := view{world: w, cwd: cwd, mine: make(map[string]*server, len(w.servers)), open: make(map[string]*server, len(w.servers))}
 	for _, s := range w.servers {
-		if s.Source.Root == "" || watcher.Visible(cwd, s.Source.Root) {
-			v.mine[s.Key] = s
+		if !v.sees(s.Source.Root) {
+			continue
+		}
+		v.mine[s.Key] = s
+		if g := v.gateOf(s); g != pending && g != disabled {
+			v.open[s.Key] = s
 		}
 	}
 	return v
@@ -86,16 +91,11 @@ func (v view) gateOf(s *server) gate {
 	return s.gate
 }
 
-// visible is the one gate: whether a tool exists for this caller.
+// visible is the one gate: whether a tool exists for this caller. A search asks
+// it for every tool there is.
 func (v view) visible(key string, t *tool.Tool) bool {
-	s := v.mine[key]
-	if s == nil {
-		return false
-	}
-	if g := v.gateOf(s); g == pending || g == disabled {
-		return false
-	}
-	return s.passes(t.Name) && (s.held == nil || !s.held(t))
+	s := v.open[key]
+	return s != nil && s.passes(t.Name) && (s.held == nil || !s.held(t))
 }
 
 // passes applies the tool filter of the server's entry.

@@ -19,12 +19,13 @@ type Session struct {
 	mu     sync.Mutex
 	seen   map[tool.ID]tool.Hash // the definition that was shown last
 	active []tool.ID             // in the order of activation
+	has    map[tool.ID]bool      // what active holds
 	listed map[tool.ID]bool      // what its client listed last
 }
 
 // New begins with what an earlier session of the same agent handed over.
 func New(seen map[tool.ID]tool.Hash, active, listed []tool.ID) *Session {
-	s := &Session{seen: map[tool.ID]tool.Hash{}, listed: map[tool.ID]bool{}}
+	s := &Session{seen: map[tool.ID]tool.Hash{}, has: map[tool.ID]bool{}, listed: map[tool.ID]bool{}}
 	maps.Copy(s.seen, seen)
 	s.Activate(active...)
 	for _, id := range listed {
@@ -67,7 +68,8 @@ func (s *Session) Activate(ids ...tool.ID) (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, id := range ids {
-		if !slices.Contains(s.active, id) {
+		if !s.has[id] {
+			s.has[id] = true
 			s.active = append(s.active, id)
 			changed = true
 		}
@@ -80,7 +82,13 @@ func (s *Session) Deactivate(gone func(tool.ID) bool) (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := len(s.active)
-	s.active = slices.DeleteFunc(s.active, gone)
+	s.active = slices.DeleteFunc(s.active, func(id tool.ID) bool {
+		if gone(id) {
+			delete(s.has, id)
+			return true
+		}
+		return false
+	})
 	return len(s.active) != before
 }
 
