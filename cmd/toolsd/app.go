@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"syscall"
 
@@ -42,8 +43,24 @@ type app struct {
 	ran     bool // a verb began, so an error is no longer about how it was typed
 }
 
+// shortLived is the heap up to which a verb that answers and ends collects no
+// garbage: collecting costs it a tenth of its time and gives nothing back.
+const shortLived = 128 << 20
+
+// longLived is for the verbs that stay: it takes collectLess back.
+var longLived = func() {}
+
+func collectLess() {
+	limit, percent := debug.SetMemoryLimit(shortLived), debug.SetGCPercent(-1)
+	longLived = func() {
+		debug.SetGCPercent(percent)
+		debug.SetMemoryLimit(limit)
+	}
+}
+
 // run is the program: one verb with its arguments, and the exit code.
 func run(args []string, in, out, errs *os.File) int {
+	collectLess()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // the second Ctrl-C ends the process at once

@@ -25,6 +25,7 @@ func newSampleServerCommand(*app) *cobra.Command {
 		Hidden: true,
 		Args:   takes(1, 1, "board or notes"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			longLived()
 			switch args[0] {
 			case "board":
 				return sample.Board().Serve(cmd.Context(), os.Stdin, os.Stdout)

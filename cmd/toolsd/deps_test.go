@@ -27,7 +27,7 @@ var layers = map[string]struct {
 	why string
 }{
 	"cmd/toolsd": {
-		[]string{"cmd/toolsd/sample", "daemon", "daemon/calllog", "index", "index/tool", "ipc", "ipc/shim", "platform", "watcher", "watcher/clientconfig", "watcher/settings"},
+		[]string{"cmd/toolsd/sample", "daemon", "daemon/calllog", "index", "index/tool", "ipc", "ipc/shim", "platform", "watcher", "watcher/adopt", "watcher/clientconfig", "watcher/settings"},
 		"prints what a Backend answers; of index it runs the check of a file, of calllog the reading; adopt and doctor read config files themselves",
 	},
 	"cmd/toolsd/sample":           {nil, "servers of the demo know nothing of toolsd, like every other server"},
@@ -44,6 +44,7 @@ var layers = map[string]struct {
 	"index/tool":                  {nil, "the leaf that all others share"},
 	"platform":                    {nil, "all that differs per system, for everyone"},
 	"watcher":                     {[]string{"watcher/clientconfig", "watcher/settings"}, "files to snapshots; what follows from them is the daemon's"},
+	"watcher/adopt":               {[]string{"index/tool", "platform", "watcher/clientconfig", "watcher/settings"}, "edits the files that the watcher reads, without a daemon"},
 	"watcher/clientconfig":        {[]string{"index/tool"}, "bytes to servers, without a look at the disk"},
 	"watcher/settings":            {[]string{"index/tool", "watcher/clientconfig"}, "bytes to settings; its mistakes are clientconfig.Problem"},
 }

@@ -69,6 +69,7 @@ func newLogsCommand(a *app) *cobra.Command {
 // follow prints what is added to a file until ctx ends. A file that became
 // shorter was rotated and is read from its beginning.
 func (a *app) follow(ctx context.Context, path string, at int64) error {
+	longLived()
 	ticker := time.NewTicker(followEvery)
 	defer ticker.Stop()
 	for {

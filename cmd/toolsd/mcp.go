@@ -27,6 +27,7 @@ no configuration, starts the daemon when none runs, and outlives it.`,
 			default:
 				return usage(cmd, "--mode %s: there are auto, direct and search", mode)
 			}
+			longLived()
 			dir, err := a.directory()
 			if err != nil {
 				return err

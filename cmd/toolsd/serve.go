@@ -52,6 +52,7 @@ managers.`,
 }
 
 func (a *app) serve(ctx context.Context, token string) error {
+	longLived()
 	hardenErr := platform.Harden()
 	// A reader of our stderr that leaves must not take the daemon with it.
 	signal.Ignore(syscall.SIGPIPE)
