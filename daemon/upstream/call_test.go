@@ -248,7 +248,7 @@ func TestCatalog(t *testing.T) {
 		servers = append(servers, s)
 	}
 	began := time.Now()
-	f := start(t, Options{}, servers...)
+	f := startHere(t, &inProcess{starts: map[string][]time.Time{}}, servers...)
 	for key := range want {
 		f.untilState(key, Ready)
 	}

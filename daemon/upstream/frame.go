@@ -75,8 +75,21 @@ type idScan struct {
 
 func (s *idScan) feed(part []byte) {
 	s.size += int64(len(part))
-	for _, b := range part {
-		s.step(b)
+	for i := 0; i < len(part); i++ {
+		if s.inString && !s.escaped && !s.inKey && !s.inID {
+			// Nearly all of a large message is inside of strings.
+			skip := bytes.IndexByte(part[i:], '"')
+			if skip < 0 {
+				skip = len(part) - i
+			}
+			if escape := bytes.IndexByte(part[i:i+skip], '\\'); escape >= 0 {
+				skip = escape
+			}
+			if i += skip; i == len(part) {
+				return
+			}
+		}
+		s.step(part[i])
 	}
 }
 

@@ -1,12 +1,10 @@
 package upstream
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"sync"
 	"time"
@@ -66,7 +64,7 @@ func handshake(ctx context.Context, c conn, protocol, version string) (*link, er
 	case protocol == "modern":
 		options = append(options, client.WithProtocolVersion(mcp.LATEST_PROTOCOL_VERSION), client.WithDiscoverTimeout(-1))
 	case protocol == "legacy" || !isHTTP:
-		options = append(options, client.WithLegacyProtocolOnly())
+		options = append(options, client.WithProtocolVersion(mcp.LATEST_LEGACY_PROTOCOL_VERSION))
 	}
 	l, err := greet(ctx, c, version, options...)
 	var refused *RPCError
@@ -228,7 +226,10 @@ func (l *link) idle(now time.Time, d time.Duration) time.Time {
 
 // ping asks the server for a sign of life. Any answer is one.
 func (l *link) ping(ctx context.Context) error {
-	err := l.client.Ping(ctx)
+	if l.modern {
+		return nil // it knows no ping
+	}
+	_, err := l.peer.request(ctx, request{method: "ping"})
 	var refused *RPCError
 	if err == nil || errors.As(err, &refused) {
 		return nil
@@ -271,53 +272,6 @@ func (l *link) request(ctx context.Context, method string, params []byte, meta j
 	return result, err
 }
 
-// mergeMeta puts ours before the members of meta, whose bytes stay as they are
-// unless they hold a key of ours.
-func mergeMeta(meta json.RawMessage, ours map[string]any) json.RawMessage {
-	meta = bytes.TrimSpace(meta)
-	var theirs map[string]json.RawMessage
-	if len(meta) == 0 || json.Unmarshal(meta, &theirs) != nil {
-		meta = nil
-	}
-	if len(ours) == 0 {
-		return meta
-	}
-	first, _ := json.Marshal(ours)
-	if len(theirs) == 0 {
-		return first
-	}
-	clash := false
-	for key := range ours {
-		_, has := theirs[key]
-		clash = clash || has
-	}
-	if clash {
-		for key, value := range ours {
-			theirs[key], _ = json.Marshal(value)
-		}
-		all, _ := json.Marshal(maps.Clone(theirs))
-		return all
-	}
-	return append(append(first[:len(first)-1], ','), meta[1:]...)
-}
-
-// withMeta adds _meta to an object.
-func withMeta(params []byte, meta json.RawMessage) json.RawMessage {
-	if len(meta) == 0 {
-		return params
-	}
-	var b bytes.Buffer
-	b.WriteString(`{"_meta":`)
-	b.Write(meta)
-	if rest := bytes.TrimSpace(params); len(rest) > 2 {
-		b.WriteByte(',')
-		b.Write(rest[1:])
-	} else {
-		b.WriteByte('}')
-	}
-	return b.Bytes()
-}
-
 // declined reports the one kind of result that is none: the modern protocol's
 // question for input, which has no one to go to.
 func declined(result json.RawMessage) error {
@@ -335,83 +289,3 @@ func declined(result json.RawMessage) error {
 	}
 	return errors.New("the server asks to be called again later")
 }
-
-// adapter lets mcp-go's client run its handshake, pings and subscriptions over
-// our connection. Ids, cancellation and notifications are the peer's business.
-type adapter struct {
-	conn  conn
-	last  error           // of the last request
-	hello json.RawMessage // the raw answer to initialize or server/discover
-}
-
-func (a *adapter) Start(context.Context) error                            { return nil }
-func (a *adapter) Close() error                                           { return nil }
-func (a *adapter) GetSessionId() string                                   { return "" }
-func (a *adapter) SetNotificationHandler(func(n mcp.JSONRPCNotification)) {}
-
-func (a *adapter) SendRequest(ctx context.Context, r transport.JSONRPCRequest) (*transport.JSONRPCResponse, error) {
-	hello := r.Method == string(mcp.MethodInitialize) || r.Method == string(mcp.MethodServerDiscover)
-	req := request{method: r.Method, header: r.Header, noCancel: hello}
-	if r.Params != nil {
-		params, err := json.Marshal(r.Params)
-		if err != nil {
-			return nil, err
-		}
-		req.params = func(int64) json.RawMessage { return params }
-	}
-	result, err := a.conn.side().request(ctx, req)
-	if hello {
-		a.last, a.hello = err, result
-	}
-	response := &transport.JSONRPCResponse{JSONRPC: mcp.JSONRPC_VERSION, ID: r.ID, Result: result}
-	var refused *RPCError
-	if errors.As(err, &refused) {
-		response.Error = &mcp.JSONRPCErrorDetails{Code: int(refused.Code), Message: refused.Message}
-		_ = json.Unmarshal(refused.Data, &response.Error.Data)
-		return response, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	if hello {
-		response.Result = essentials(result)
-	}
-	return response, nil
-}
-
-// essentials is what the library needs of a handshake's answer. It decodes into
-// strict types, so one odd capability would fail the whole handshake.
-func essentials(result json.RawMessage) json.RawMessage {
-	var all map[string]json.RawMessage
-	if json.Unmarshal(result, &all) != nil {
-		return result
-	}
-	kept := map[string]json.RawMessage{"capabilities": json.RawMessage("{}")}
-	for _, key := range []string{"protocolVersion", "supportedVersions", "resultType"} {
-		if v, ok := all[key]; ok {
-			kept[key] = v
-		}
-	}
-	raw, _ := json.Marshal(kept)
-	return raw
-}
-
-func (a *adapter) SendNotification(ctx context.Context, n mcp.JSONRPCNotification) error {
-	if n.Method == string(mcp.MethodNotificationCancelled) {
-		return nil // by the library's own ids; the peer has sent one already
-	}
-	params, err := json.Marshal(n.Params)
-	if err != nil {
-		return err
-	}
-	if string(params) == "{}" {
-		params = nil
-	}
-	return a.conn.side().notify(ctx, n.Method, params)
-}
-
-// httpAdapter adds what makes the library send the headers of the modern
-// protocol.
-type httpAdapter struct{ *adapter }
-
-func (h httpAdapter) SetProtocolVersion(v string) { h.conn.setVersion(v) }

@@ -154,14 +154,6 @@ func (f *fixture) listing(key string) Listing {
 	return f.listings[key]
 }
 
-func (f *fixture) names(key string) []string {
-	var out []string
-	for _, t := range f.listing(key).Tools {
-		out = append(out, t.Name)
-	}
-	return out
-}
-
 // untilDown waits until the server failed once, whether it was parked since or not.
 func (f *fixture) untilDown(key string) Status {
 	f.t.Helper()

@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -187,27 +186,6 @@ func (p *peer) notify(ctx context.Context, method string, params json.RawMessage
 	return p.out.send(ctx, &outgoing{method: method, body: body})
 }
 
-// message builds a request (or, without an id, a notification). Params keep
-// their bytes but for white space between tokens, which could break the framing.
-func message(id, method string, params json.RawMessage) ([]byte, error) {
-	var b bytes.Buffer
-	b.WriteString(`{"jsonrpc":"2.0"`)
-	if id != "" {
-		b.WriteString(`,"id":` + id)
-	}
-	b.WriteString(`,"method":`)
-	quoted, _ := json.Marshal(method)
-	b.Write(quoted)
-	if len(params) > 0 {
-		b.WriteString(`,"params":`)
-		if err := json.Compact(&b, params); err != nil {
-			return nil, fmt.Errorf("the parameters of %s are not valid JSON: %w", method, err)
-		}
-	}
-	b.WriteByte('}')
-	return b.Bytes(), nil
-}
-
 // fail ends the connection: every waiting request gets cause, and later ones
 // too. Only the first cause counts.
 func (p *peer) fail(cause error) {
@@ -285,137 +263,6 @@ func (p *peer) tooLarge(over *idScan) {
 		}
 	}
 	p.notes.add("over", "a message of %d MiB was dropped (the limit is %d MiB)", over.size>>20, maxMessage>>20)
-}
-
-// receive takes a message, or a batch of them. It reports false for what is no
-// JSON object.
-func (p *peer) receive(msg []byte) bool {
-	msg = bytes.TrimSpace(msg)
-	if len(msg) > 0 && msg[0] == '[' {
-		var batch []json.RawMessage
-		if json.Unmarshal(msg, &batch) != nil || len(batch) == 0 {
-			return false
-		}
-		good := true
-		for _, m := range batch {
-			good = p.receiveOne(m) && good
-		}
-		return good
-	}
-	return p.receiveOne(msg)
-}
-
-func (p *peer) receiveOne(msg []byte) bool {
-	if len(msg) == 0 || msg[0] != '{' {
-		return false
-	}
-	// A map, since encoding/json would match the names of a struct's fields
-	// whatever their case.
-	var fields map[string]json.RawMessage
-	if json.Unmarshal(msg, &fields) != nil {
-		return false
-	}
-	p.heard.Store(time.Now().UnixNano())
-	if raw, ok := fields["method"]; ok {
-		var method string
-		if json.Unmarshal(raw, &method) != nil {
-			return false
-		}
-		if id, ok := fields["id"]; ok && string(id) != "null" {
-			p.answer(id, method)
-		} else {
-			p.notified(method, fields["params"])
-		}
-		return true
-	}
-	result, hasResult := fields["result"]
-	rawErr := fields["error"]
-	hasErr := len(rawErr) > 0 && string(rawErr) != "null"
-	if !hasResult && !hasErr && fields["id"] == nil {
-		return false // {"level":"info",…}: a log line
-	}
-	c := p.take(idKey(fields["id"]))
-	if c == nil && hasErr && idKey(fields["id"]) == "" {
-		c = p.only() // a server that could not read the request cannot name it
-	}
-	if c == nil {
-		return true // the caller gave up before
-	}
-	switch {
-	case hasErr:
-		c.answered <- answer{err: parseError(rawErr)}
-	case hasResult:
-		c.answered <- answer{result: result}
-	default:
-		c.answered <- answer{err: errors.New("the answer has neither a result nor an error")}
-	}
-	return true
-}
-
-// parseError reads a JSON-RPC error. What is not of that form becomes the text
-// of an internal error.
-func parseError(raw json.RawMessage) *RPCError {
-	var fields map[string]json.RawMessage
-	const internal = -32603
-	if json.Unmarshal(raw, &fields) != nil {
-		var text string
-		if json.Unmarshal(raw, &text) != nil {
-			text = string(raw)
-		}
-		return &RPCError{Code: internal, Message: text}
-	}
-	e := &RPCError{Code: internal, Data: fields["data"]}
-	if code, err := strconv.ParseInt(idKey(fields["code"]), 10, 64); err == nil {
-		e.Code = code
-	}
-	if json.Unmarshal(fields["message"], &e.Message) != nil {
-		e.Message = string(fields["message"])
-	}
-	return e
-}
-
-// answer replies to a request of the server's. No feature that would make it
-// ask was offered to it, so all but ping is declined.
-func (p *peer) answer(id json.RawMessage, method string) {
-	var b bytes.Buffer
-	b.WriteString(`{"jsonrpc":"2.0","id":`)
-	if json.Compact(&b, id) != nil {
-		return
-	}
-	if method == "ping" {
-		b.WriteString(`,"result":{}}`)
-	} else {
-		e, _ := json.Marshal(RPCError{Code: -32601, Message: "toolsd does not offer " + cut(method, 100)})
-		b.WriteString(`,"error":`)
-		b.Write(e)
-		b.WriteByte('}')
-		p.notes.add("asked "+cut(method, 40), "it asked for %s, which was declined", cut(method, 40))
-	}
-	p.out.offer(&outgoing{body: b.Bytes()})
-}
-
-func (p *peer) notified(method string, params json.RawMessage) {
-	switch method {
-	case "notifications/tools/list_changed":
-		p.onChanged()
-	case "notifications/progress":
-		var token struct {
-			Token json.RawMessage `json:"progressToken"`
-		}
-		if json.Unmarshal(params, &token) != nil {
-			return
-		}
-		p.mu.Lock()
-		c := p.pending[idKey(token.Token)]
-		p.mu.Unlock()
-		if c == nil || c.progress == nil {
-			return
-		}
-		select {
-		case c.progress <- params:
-		default:
-		}
-	}
 }
 
 // waiting reports whether c has no answer yet.

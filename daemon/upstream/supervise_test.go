@@ -83,27 +83,33 @@ func (p *inProcess) started(label string) []time.Time {
 	return append([]time.Time(nil), p.starts[label]...)
 }
 
-// bubble runs f in a bubble with a running Set whose servers are in this process.
+// startHere runs a Set whose servers are in this process.
+func startHere(t *testing.T, p *inProcess, servers ...Server) *fixture {
+	f := &fixture{t: t, changed: make(chan struct{}), listings: map[string]Listing{}, lists: map[string]int{}}
+	var o Options
+	f.hook(&o)
+	f.Set = New(o)
+	f.Set.spawn = p.spawn
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f.Run(ctx)
+	}()
+	f.end = sync.OnceFunc(func() {
+		cancel()
+		<-done
+	})
+	t.Cleanup(f.end)
+	f.Reconcile(servers)
+	return f
+}
+
+// bubble is startHere in a bubble with a clock of its own.
 func bubble(t *testing.T, servers []Server, run func(t *testing.T, f *fixture, p *inProcess)) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &inProcess{starts: map[string][]time.Time{}}
-		f := &fixture{t: t, changed: make(chan struct{}), listings: map[string]Listing{}, lists: map[string]int{}}
-		var o Options
-		f.hook(&o)
-		f.Set = New(o)
-		f.Set.spawn = p.spawn
-		ctx, cancel := context.WithCancel(context.Background())
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			f.Run(ctx)
-		}()
-		f.end = sync.OnceFunc(func() {
-			cancel()
-			<-done
-		})
-		defer f.end()
-		f.Reconcile(servers)
+		f := startHere(t, p, servers...)
 		synctest.Wait()
 		run(t, f, p)
 	})

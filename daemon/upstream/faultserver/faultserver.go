@@ -350,7 +350,6 @@ func (s *Server) list(m message, result func(string), refuse func(int, string, s
 	case "same-cursor":
 		one(`,"nextCursor":"2"`)
 	default:
-		raw, _ := json.Marshal(map[string]any{"tools": tools})
 		var b bytes.Buffer
 		b.WriteString(`{"tools":[`)
 		for i, t := range tools {
@@ -358,7 +357,7 @@ func (s *Server) list(m message, result func(string), refuse func(int, string, s
 				b.WriteByte(',')
 			}
 			if json.Compact(&b, t) != nil {
-				refuse(-32603, string(raw), "")
+				refuse(-32603, "the tools are not JSON", "")
 				return
 			}
 		}
