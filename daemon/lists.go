@@ -20,14 +20,27 @@ const projectRead = 2 * time.Second
 
 // viewFor is the caller's view, with its project's files read.
 func (d *Daemon) viewFor(ctx context.Context, cwd string) view {
-	if !d.watcher.See(cwd) {
-		ctx, cancel := context.WithTimeout(ctx, projectRead)
-		defer cancel()
-		if d.watcher.Wait(ctx, cwd) == nil {
-			d.reconcileNow(ctx)
-		}
-	}
+	d.readProject(ctx, cwd, projectRead)
 	return d.world.Load().from(cwd)
+}
+
+// knows reports whether the present world has what a caller in cwd sees, and
+// makes sure that a later one does.
+func (d *Daemon) knows(cwd string) bool {
+	return d.watcher.See(cwd) && d.watcher.Covers(d.world.Load().of, cwd)
+}
+
+// readProject returns when the world has what a caller in cwd sees, or when the
+// time is over.
+func (d *Daemon) readProject(ctx context.Context, cwd string, limit time.Duration) {
+	if d.knows(cwd) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	if d.watcher.Wait(ctx, cwd) == nil {
+		d.reconcileNow(ctx)
+	}
 }
 
 // Status tells about the daemon and the servers that the caller sees.

@@ -86,7 +86,7 @@ func (d *Daemon) reconcile() {
 	}
 	w := newWorld(servers)
 	w.settings = snapshot.Settings
-	w.complete = snapshot.Complete
+	w.of, w.complete = snapshot, snapshot.Complete
 	w.problems = slices.Clone(snapshot.Problems)
 	before := d.world.Swap(w)
 	if !maps.EqualFunc(before.settings.Categories, w.settings.Categories, sameCategory) ||

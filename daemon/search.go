@@ -19,11 +19,11 @@ const lowConfidence = 0.15
 
 // Search answers from the present world and index; it waits for nothing.
 func (d *Daemon) Search(_ context.Context, r ipc.SearchRequest) (*ipc.SearchResult, error) {
-	known := d.watcher.See(r.CWD)
+	known := d.knows(r.CWD)
 	v := d.world.Load().from(r.CWD)
 	result, err := d.search(v, r, v.settings.ToolSearch.MatchingThreshold)
 	if err == nil && !known {
-		result.Waiting = append(result.Waiting, "the config files of "+r.CWD)
+		result.Unread = r.CWD
 	}
 	return result, err
 }

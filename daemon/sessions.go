@@ -47,13 +47,7 @@ const attachRead = 500 * time.Millisecond
 
 // Attach begins a session.
 func (d *Daemon) Attach(ctx context.Context, r ipc.AttachRequest, events ipc.Events) (ipc.Session, error) {
-	if !d.watcher.See(r.CWD) {
-		wait, cancel := context.WithTimeout(ctx, attachRead)
-		if d.watcher.Wait(wait, r.CWD) == nil {
-			d.reconcileNow(wait)
-		}
-		cancel()
-	}
+	d.readProject(ctx, r.CWD, attachRead)
 	w := d.world.Load()
 	v := w.from(r.CWD)
 	s := &attached{

@@ -21,6 +21,7 @@ type world struct {
 	servers  []*server // sorted by name, then key
 	byKey    map[string]*server
 	problems []clientconfig.Problem
+	of       *watcher.Snapshot
 	complete bool // false until the config files were read for the first time
 }
 
@@ -49,7 +50,7 @@ func newWorld(servers []*server) *world {
 	slices.SortFunc(servers, func(a, b *server) int {
 		return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Key, b.Key))
 	})
-	w := &world{servers: servers, byKey: make(map[string]*server, len(servers))}
+	w := &world{of: &watcher.Snapshot{}, servers: servers, byKey: make(map[string]*server, len(servers))}
 	for _, s := range servers {
 		w.byKey[s.Key] = s
 	}

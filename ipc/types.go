@@ -110,10 +110,12 @@ type SearchResult struct {
 	Confidence float64         `json:"confidence"`
 	Rewrites   []index.Rewrite `json:"rewrites,omitempty"`
 	DidYouMean []string        `json:"did_you_mean,omitempty"`
-	// Waiting names what could not be searched yet: visible servers that were
-	// never indexed and are starting, or a project whose files are being read.
+	// Waiting names the visible servers that were never indexed and are starting.
 	Waiting []string `json:"waiting,omitempty"`
-	Note    string   `json:"note"`
+	// Unread is the caller's directory when the config files of its project are
+	// only now being read: a search waits for no file, but its caller may ask again.
+	Unread string `json:"unread,omitempty"`
+	Note   string `json:"note"`
 }
 
 // ToolState says how fresh a tool is.

@@ -160,11 +160,16 @@ func (w *Watcher) See(cwd string) bool {
 	if isNew {
 		poke(w.wake)
 	}
-	return w.covers(roots)
+	return w.latest.Load().covers(roots)
 }
 
-func (w *Watcher) covers(roots []string) bool {
-	s := w.latest.Load()
+// Covers reports whether what a caller in cwd sees is part of s, a snapshot that
+// Latest returned at some time.
+func (w *Watcher) Covers(s *Snapshot, cwd string) bool {
+	return s.covers(projectsOf(cwd, w.o.Env.Home))
+}
+
+func (s *Snapshot) covers(roots []string) bool {
 	return s.Complete && !slices.ContainsFunc(roots, func(root string) bool {
 		_, ok := slices.BinarySearch(s.Projects, root)
 		return !ok

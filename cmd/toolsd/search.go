@@ -17,6 +17,11 @@ const (
 	waitForServers = 10 * time.Second
 	// searchAgain is how often it looks meanwhile; a search takes 0.2 ms.
 	searchAgain = 100 * time.Millisecond
+	// waitForFiles is how long a first search in a project waits until its config
+	// files were read, which takes some milliseconds unless its disk hangs;
+	// readAgain is how often it looks.
+	waitForFiles = time.Second
+	readAgain    = 5 * time.Millisecond
 )
 
 func newSearchCommand(a *app) *cobra.Command {
@@ -63,6 +68,10 @@ func (a *app) search(ctx context.Context, r ipc.SearchRequest, noWait bool) erro
 	defer client.Close()
 	r.CWD = dir
 	result, err := client.Search(ctx, r)
+	for again := time.Now().Add(waitForFiles); err == nil && result.Unread != "" && time.Now().Before(again) && ctx.Err() == nil; {
+		time.Sleep(readAgain)
+		result, err = client.Search(ctx, r)
+	}
 	if err != nil {
 		return err
 	}
