@@ -125,6 +125,9 @@ func (s *Session) Adopt(slug string) (*Plan, error) {
 	if len(files) == 0 {
 		p.run = nil
 		p.Status, p.Message = Nothing, client.Name+" already has toolsd, and nothing is left that it can serve"
+		if !slices.ContainsFunc(sources, func(src source) bool { return src.self != "" }) {
+			p.Message = client.Name + " has only servers that stay where they are"
+		}
 		return p, nil
 	}
 	if len(add) > 0 {
@@ -186,7 +189,9 @@ func (s *Session) sources(slug string) (found []source, looked []string, err err
 			found = append(found, *src)
 		}
 	}
-	own := slices.ContainsFunc(found, func(src source) bool { return !src.loc.Managed && !src.loc.Glob || len(src.moved) > 0 })
+	own := slices.ContainsFunc(found, func(src source) bool {
+		return !src.loc.Managed && (!src.loc.Glob || src.self != "" || len(src.moved)+len(src.kept) > 0)
+	})
 	if !own {
 		return nil, looked, nil
 	}

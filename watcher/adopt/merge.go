@@ -93,6 +93,13 @@ func patch(t, a, b []unit, near int) (string, bool) {
 	tk, ak, bk := keys(t), keys(a), keys(b)
 	var hunks []hunk
 	for _, h := range changes(ak, bk) {
+		// White space beside a change belongs to it.
+		for h.a0 > 0 && h.b0 > 0 && a[h.a0-1].key == b[h.b0-1].key && a[h.a0-1].text != b[h.b0-1].text {
+			h.a0, h.b0 = h.a0-1, h.b0-1
+		}
+		for h.a1 < len(a) && h.b1 < len(b) && a[h.a1].key == b[h.b1].key && a[h.a1].text != b[h.b1].text {
+			h.a1, h.b1 = h.a1+1, h.b1+1
+		}
 		// Hunks near each other are one: small ones are not found for certain.
 		if n := len(hunks); n > 0 && h.a0-hunks[n-1].a1 <= near {
 			hunks[n-1].a1, hunks[n-1].b1 = h.a1, h.b1
@@ -145,4 +152,26 @@ func locate(t, a []string, h hunk) (int, bool) {
 		}
 	}
 	return 0, false
+}
+
+// commas mends a JSON text into which two sides put elements at the same place:
+// there may be a comma too many or too few between them.
+func commas(text string) string {
+	var out []string
+	last := -1 // the last piece that is no comment
+	lastKey := "{"
+	for _, u := range unitsOfTokens(text, clientconfig.JSON) {
+		switch {
+		case u.key == "" || strings.HasPrefix(u.key, "//") || strings.HasPrefix(u.key, "/*"):
+			out = append(out, u.text)
+			continue
+		case u.key == "," && lastKey == ",":
+			continue
+		case !strings.Contains("}],:", u.key) && !strings.Contains("{[,:", lastKey) && last >= 0:
+			out[last] += ","
+		}
+		out = append(out, u.text)
+		last, lastKey = len(out)-1, u.key
+	}
+	return strings.Join(out, "")
 }

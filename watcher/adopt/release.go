@@ -237,15 +237,15 @@ func (s *Session) merge(u *undoing, loc clientconfig.Location, r fileRecord, bef
 		if len(gone) == 0 && len(renamed) == 0 {
 			target = before
 		}
-		for _, cut := range []func(string) []unit{
-			unitsOfLines,
-			func(t string) []unit { return unitsOfTokens(t, loc.Format) },
-		} {
-			near := 1
-			if len(cut("a: b")) > 1 {
-				near = 8
+		tokens := func(t string) []unit { return unitsOfTokens(t, loc.Format) }
+		for _, way := range []struct {
+			cut  func(string) []unit
+			near int
+		}{{unitsOfLines, 1}, {tokens, 8}, {tokens, 0}} { // the coarser, the surer
+			text, ok := patch(way.cut(string(base)), way.cut(string(after)), way.cut(string(target)), way.near)
+			if ok && loc.Format == clientconfig.JSON && !right([]byte(text)) {
+				text = commas(text)
 			}
-			text, ok := patch(cut(string(base)), cut(string(after)), cut(string(target)), near)
 			if ok && right([]byte(text)) {
 				u.now = []byte(text)
 				return nil
