@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -61,7 +62,7 @@ func collectLess() {
 // run is the program: one verb with its arguments, and the exit code.
 func run(args []string, in, out, errs *os.File) int {
 	collectLess()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), wantedSignals()...)
 	defer stop()
 	context.AfterFunc(ctx, stop) // the second Ctrl-C ends the process at once
 
@@ -82,6 +83,12 @@ func run(args []string, in, out, errs *os.File) int {
 		return exitFailed
 	}
 	return code
+}
+
+// wantedSignals ask a verb to end. One that is ignored, by nohup or for a job in
+// the background of a script, stays so.
+func wantedSignals() []os.Signal {
+	return slices.DeleteFunc([]os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}, signal.Ignored)
 }
 
 // exit ends a verb that has already printed what it has to say.

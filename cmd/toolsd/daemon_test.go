@@ -78,9 +78,9 @@ func (w *world) staleSocket(t *testing.T) {
 func TestKilledDaemonIsReplaced(t *testing.T) {
 	w := testWorld(t)
 	w.config(t, boardConfig)
-	before := w.run(t, "search", "export", "gerber", "--json")
+	w.run(t, "start")
 	w.ready(t)
-	before = w.run(t, "search", "export", "gerber", "--json")
+	before := w.run(t, "search", "export", "gerber", "--json")
 	pid := w.pid(t)
 	process, err := os.FindProcess(pid)
 	if err != nil {

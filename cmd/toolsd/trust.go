@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -97,14 +98,18 @@ func (a *app) listTrust(ctx context.Context) error {
 			s.line("no server is configured here")
 		}
 		for _, t := range list.Servers {
-			if waits(t) {
+			if waits(t) || len(t.Held) > 0 {
 				s.trustInfo(t)
 			}
 		}
 	})
 	for _, t := range list.Servers {
 		if waits(t) {
-			a.hint("`toolsd trust %s` shows what it would run", t.Name)
+			a.hint("`toolsd trust %s` approves it", t.Name)
+			break
+		}
+		if len(t.Held) > 0 {
+			a.hint("`toolsd trust %s` lets agents see it", t.Held[0])
 			break
 		}
 	}
@@ -118,12 +123,21 @@ func trustStyle(state string) string {
 	return yellow
 }
 
-func waits(t ipc.TrustInfo) bool {
-	return t.State != "approved" && t.State != "auto" || len(t.Held) > 0
+// waits reports whether a server waits for an approval.
+func waits(t ipc.TrustInfo) bool { return t.State != "approved" && t.State != "auto" }
+
+// terminalFor makes sure that a person decides. --yes skips the question, not
+// the terminal.
+func (a *app) terminalFor(command, dir string) error {
+	if platform.IsTerminal(a.in) && a.err.terminal {
+		return nil
+	}
+	return ipc.Errorf(ipc.CodeNeedsTrust, "approving needs a person at a terminal").
+		WithHint("type `%s` in a terminal, in %s", command, dir)
 }
 
-// approve shows a person one server, or all that wait, and approves what was
-// shown. The terminal is asked for first: without one nothing is decided.
+// approve shows a person one server, or with an empty name all that wait, and
+// approves exactly what was shown, in one step.
 func (a *app) approve(ctx context.Context, name string, yes bool) error {
 	command := "toolsd trust " + name
 	if name == "" {
@@ -138,78 +152,101 @@ func (a *app) approve(ctx context.Context, name string, yes bool) error {
 	if err != nil {
 		return err
 	}
-	var open []ipc.TrustInfo
-	for _, t := range list.Servers {
-		if waits(t) {
-			open = append(open, t)
-		}
+	if strings.Contains(name, "::") && len(list.Servers) == 1 {
+		return a.approveTool(ctx, client, dir, name, list.Servers[0], yes)
 	}
+	open := slices.DeleteFunc(slices.Clone(list.Servers), func(t ipc.TrustInfo) bool { return !waits(t) })
 	if len(open) == 0 {
-		a.print(list, func(s *screen) {
-			for _, t := range list.Servers {
-				s.line("%s: %s already", cleanLine(t.Name), cleanLine(t.State))
-			}
-			if len(list.Servers) == 0 {
-				s.line("no server waits for an approval")
-			}
-		})
+		a.print(list, func(s *screen) { nothingWaits(s, list.Servers, name) })
 		return nil
 	}
-	if !platform.IsTerminal(a.in) || !a.err.terminal {
-		return ipc.Errorf(ipc.CodeNeedsTrust, "approving needs a person at a terminal").
-			WithHint("type `%s` in a terminal, in %s", command, dir)
+	if err := a.terminalFor(command, dir); err != nil {
+		return err
 	}
 	answers := bufio.NewReader(a.in)
-	done := ipc.TrustList{Servers: []ipc.TrustInfo{}}
-	all := map[string]string{} // with --all: what is approved, in one step
+	shown := map[string]string{}
 	for _, t := range open {
 		a.err.trustInfo(t)
-		if !yes {
-			ok, err := a.ask(ctx, answers, "Let it run? [y/N] ")
-			if err != nil {
-				return err
-			}
-			if !ok {
-				a.say("%s stays %s", t.Name, t.State)
-				continue
-			}
-		}
-		if name == "" {
-			all[t.Name] = t.Fingerprint
-			continue
-		}
-		subject := t.Name
-		if strings.Contains(name, "::") {
-			subject = name
-		}
-		result, err := client.Trust(ctx, ipc.TrustRequest{Action: ipc.TrustApprove, Name: subject, Fingerprint: t.Fingerprint, CWD: dir})
+		ok, err := a.agrees(ctx, answers, "Let it run? [y/N] ", yes)
 		if err != nil {
 			return err
 		}
-		done.Servers = append(done.Servers, result.Servers...)
-		if !a.json {
-			a.out.line("%s: approved", cleanLine(subject))
+		if ok {
+			shown[t.Name] = t.Fingerprint
+		} else {
+			a.say("%s stays %s", t.Name, t.State)
 		}
 	}
-	if len(all) > 0 {
-		result, err := client.Trust(ctx, ipc.TrustRequest{Action: ipc.TrustApprove, Fingerprints: all, CWD: dir})
-		if err != nil {
-			return err
-		}
-		done.Servers = append(done.Servers, result.Servers...)
-		if !a.json {
-			for _, t := range result.Servers {
-				a.out.line("%s: approved", cleanLine(t.Name))
-			}
-		}
-	}
-	if a.json {
-		a.print(done, nil)
-	}
-	if len(done.Servers) == 0 {
+	if len(shown) == 0 {
 		return ipc.Errorf(ipc.CodeNeedsTrust, "nothing was approved").WithHint("`%s` asks again", command)
 	}
+	r := ipc.TrustRequest{Action: ipc.TrustApprove, CWD: dir, Fingerprints: shown}
+	if name != "" {
+		r = ipc.TrustRequest{Action: ipc.TrustApprove, CWD: dir, Name: open[0].Name, Fingerprint: open[0].Fingerprint}
+	}
+	done, err := client.Trust(ctx, r)
+	if err != nil {
+		return err
+	}
+	a.print(done, func(s *screen) {
+		for _, t := range done.Servers {
+			s.line("%s: approved", cleanLine(t.Name))
+		}
+	})
+	a.hint("`toolsd servers` shows how they start")
 	return nil
+}
+
+// approveTool approves one tool that trust.tools holds back.
+func (a *app) approveTool(ctx context.Context, client *ipc.Client, dir, id string, server ipc.TrustInfo, yes bool) error {
+	if waits(server) {
+		return ipc.Errorf(ipc.CodeNeedsTrust, "server %s has to be approved before its tools", server.Name).WithHint("`toolsd trust %s`", server.Name)
+	}
+	if !slices.Contains(server.Held, id) {
+		if _, err := client.Activate(ctx, ipc.ActivateRequest{ToolIDs: []string{id}, CWD: dir}); err != nil {
+			return err
+		}
+		a.print(ipc.TrustList{Servers: []ipc.TrustInfo{server}}, func(s *screen) { s.line("%s is not held", cleanLine(id)) })
+		return nil
+	}
+	if err := a.terminalFor("toolsd trust "+id, dir); err != nil {
+		return err
+	}
+	a.err.trustInfo(server)
+	ok, err := a.agrees(ctx, bufio.NewReader(a.in), fmt.Sprintf("Let agents see %s? [y/N] ", cleanLine(id)), yes)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return ipc.Errorf(ipc.CodeNeedsTrust, "%s stays held", id)
+	}
+	done, err := client.Trust(ctx, ipc.TrustRequest{Action: ipc.TrustApprove, Name: id, CWD: dir})
+	if err != nil {
+		return err
+	}
+	a.print(done, func(s *screen) { s.line("%s: approved", cleanLine(id)) })
+	return nil
+}
+
+func nothingWaits(s *screen, servers []ipc.TrustInfo, name string) {
+	if name == "" || len(servers) == 0 {
+		s.line("no server waits for an approval")
+		return
+	}
+	for _, t := range servers {
+		s.line("%s: %s already", cleanLine(t.Name), cleanLine(t.State))
+		for _, id := range t.Held {
+			s.line("    held: %s", cleanLine(id))
+		}
+	}
+}
+
+// agrees asks a person, unless the answer was typed with the verb.
+func (a *app) agrees(ctx context.Context, answers *bufio.Reader, question string, yes bool) (bool, error) {
+	if yes {
+		return true, nil
+	}
+	return a.ask(ctx, answers, question)
 }
 
 // ask reads one answer of a person. Ctrl-C is a no.
