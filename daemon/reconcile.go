@@ -82,6 +82,9 @@ func (d *Daemon) reconcile() {
 	snapshot := d.watcher.Latest()
 	servers := make([]*server, 0, len(snapshot.Servers))
 	for _, s := range snapshot.Servers {
+		if d.isSelf(s.Server) {
+			continue
+		}
 		servers = append(servers, d.judge(s, snapshot.Settings))
 	}
 	w := newWorld(servers)
@@ -109,6 +112,19 @@ func (d *Daemon) reconcile() {
 		d.upstream.Reconcile(d.wanted(w))
 	}
 	d.wakeSessions()
+}
+
+// isSelf reports whether an entry runs this very program as an agent would,
+// whatever the program is called there: a daemon that mounts itself would show
+// every tool twice. The watcher skips those that are called toolsd.
+func (d *Daemon) isSelf(s clientconfig.Server) bool {
+	// A project's paths are not touched before they are approved.
+	if s.Source.Scope != clientconfig.User || len(s.Args) == 0 || s.Args[0] != "mcp" || !filepath.IsAbs(s.Command) {
+		return false
+	}
+	theirs, err1 := os.Stat(s.Command)
+	ours, err2 := os.Stat(d.o.Executable)
+	return err1 == nil && err2 == nil && os.SameFile(theirs, ours)
 }
 
 func sameCategory(a, b settings.Category) bool {

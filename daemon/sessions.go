@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/toolsd/toolsd/daemon/session"
@@ -33,6 +34,7 @@ type attached struct {
 	poke     chan struct{} // the world or the index changed
 	done     chan struct{}
 	close    func()
+	bye      atomic.Bool
 
 	// turn orders the lists that this session is sent. It is held while one is
 	// written, so that a list is out before the answer that made it change; only
@@ -75,6 +77,7 @@ func (d *Daemon) Attach(ctx context.Context, r ipc.AttachRequest, events ipc.Eve
 	d.mu.Unlock()
 	s.hello.Daemon = d.info()
 	context.AfterFunc(ctx, s.close)
+	s.poke <- struct{}{} // what changed since the list was built woke nobody
 	go s.follow()
 	d.log.Info("session", "id", s.id, "client", tool.CleanLine(r.Client), "mode", s.mode)
 	return s, nil
@@ -98,6 +101,7 @@ func (d *Daemon) detach(s *attached) {
 
 func (d *Daemon) closeSessions() {
 	for _, s := range d.attachedSessions() {
+		s.bye.Store(true)
 		s.close()
 	}
 }
@@ -240,6 +244,7 @@ func (s *attached) view() view { return s.d.world.Load().from(s.request.CWD) }
 
 func (s *attached) Hello() ipc.Hello      { return s.hello }
 func (s *attached) Done() <-chan struct{} { return s.done }
+func (s *attached) Bye() bool             { return s.bye.Load() }
 
 func (s *attached) Close() error {
 	s.close()

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -169,5 +170,42 @@ func TestHeldToolsWaitForApproval(t *testing.T) {
 	}
 	if _, err := r.call("lab::burn", "{}"); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestItsOwnEntryIsSkipped(t *testing.T) {
+	m := newMachine(t)
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.config(object{"lab": fault("ok"), "tools": object{"command": exe, "args": []string{"mcp", "--mode", "search"}}})
+	r := m.start()
+	r.untilState("lab", ipc.StateReady)
+	if s := r.server("tools"); s.Name != "" {
+		t.Errorf("the daemon took itself for a server: %s", ipc.Encode(s))
+	}
+}
+
+func TestByeIsForDaemonsThatWereToldToEnd(t *testing.T) {
+	m := newMachine(t)
+	r := m.start()
+	s, err := r.client.Attach(t.Context(), ipc.AttachRequest{Client: "test"}, ipc.Events{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed, err := r.client.Attach(t.Context(), ipc.AttachRequest{Client: "test"}, ipc.Events{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := closed.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := r.client.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	<-s.Done()
+	if !s.Bye() || closed.Bye() {
+		t.Errorf("bye is %v for the daemon's end and %v for our own", s.Bye(), closed.Bye())
 	}
 }

@@ -41,6 +41,9 @@ type Session interface {
 	Saw(ctx context.Context, seen map[tool.ID]tool.Hash, listed bool) error
 	// Done is closed when the session is over, be it that the daemon went away.
 	Done() <-chan struct{}
+	// Bye reports, after Done, whether the daemon ended because it was told to.
+	// Nobody should start another one then without need.
+	Bye() bool
 	Close() error
 }
 

@@ -296,6 +296,7 @@ type remoteSession struct {
 	stop   func() bool
 	done   chan struct{}
 	next   atomic.Uint64
+	bye    atomic.Bool
 
 	mu      sync.Mutex
 	waiting map[uint64]*waiter // nil once the connection is gone
@@ -341,6 +342,7 @@ func openSession(conn net.Conn, r AttachRequest, events Events) (*remoteSession,
 
 func (s *remoteSession) Hello() Hello          { return s.hello }
 func (s *remoteSession) Done() <-chan struct{} { return s.done }
+func (s *remoteSession) Bye() bool             { return s.bye.Load() }
 
 func (s *remoteSession) Close() error {
 	err := s.conn.Close()
@@ -373,6 +375,8 @@ func (s *remoteSession) read() {
 					w.progress(p.Params)
 				}
 			}
+		case "bye":
+			s.bye.Store(true)
 		case "":
 			if w := s.waiter(f.ID, true); w != nil {
 				w.answer <- f
@@ -418,7 +422,9 @@ func ask[A any](ctx context.Context, s *remoteSession, method string, params any
 	s.waiting[id] = w
 	s.mu.Unlock()
 	if err := s.out.write(frame{ID: id, Method: method, Params: Encode(params)}); err != nil {
-		s.conn.Close() // half a frame may be out: the stream is of no use any more
+		// Half a frame may be out, which the daemon never acts on: nothing was asked.
+		s.conn.Close()
+		return nil, Errorf(CodeNoDaemon, "the connection to the daemon was lost").WithHint("start it with `toolsd start`")
 	}
 	select {
 	case f, ok := <-w.answer:

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/toolsd/toolsd/index/tool"
 )
@@ -24,6 +25,7 @@ import (
 //	                 {"method":"list","params":{"tools":[…]}}   complete, before the answer that changed it
 //	                 {"method":"progress","params":{"id":2,"params":{…}}}
 //	                 {"id":1,"result":{…}} or {"id":1,"error":{"code":…,"message":…,"hint":…}}
+//	                 {"method":"bye"}                           last, when the daemon was told to end
 //
 // Frames of one end arrive in the order they were written. The session ends
 // with the connection, and what is running then is cancelled.
@@ -54,6 +56,9 @@ type (
 
 // upgradeProtocol names the frames in the Upgrade header.
 const upgradeProtocol = "toolsd-session"
+
+// byeTimeout is what an agent that does not read may cost a daemon that ends.
+const byeTimeout = 200 * time.Millisecond
 
 // maxLine bounds a frame: a result of the largest size that a server may send,
 // inside of a frame.
@@ -150,6 +155,10 @@ func serveSession(b Backend, w http.ResponseWriter, r *http.Request) {
 	go func() { // the daemon ends the session
 		select {
 		case <-s.Done():
+			if s.Bye() {
+				_ = conn.SetWriteDeadline(time.Now().Add(byeTimeout))
+				_ = out.write(frame{Method: "bye"})
+			}
 			conn.Close()
 		case <-ctx.Done():
 		}

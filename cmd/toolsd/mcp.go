@@ -38,7 +38,11 @@ no configuration, starts the daemon when none runs, and outlives it.`,
 			return shim.Run(cmd.Context(), shim.Options{
 				In: os.Stdin, Out: os.Stdout, CWD: dir, Mode: ipc.Mode(mode), Version: ipc.Version(),
 				Connect: func(ctx context.Context) (ipc.Backend, error) { return a.connect(ctx) },
-				Log:     slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+				Dial: func(ctx context.Context) (ipc.Backend, error) {
+					client, _, err := a.running(ctx)
+					return client, err
+				},
+				Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 			})
 		},
 	}

@@ -24,6 +24,9 @@ const (
 	// than a start of one takes on a busy machine, shorter than the patience of
 	// any client known (10 s).
 	reattachWait = 5 * time.Second
+	// stoppedPause is how often a daemon is looked for that was told to end. The
+	// next one is somebody else's to start, until a call needs it.
+	stoppedPause = time.Second
 	// waitingPause is how often a daemon is tried while a call waits for one.
 	waitingPause = 250 * time.Millisecond
 	// shortLife is under what age a session that ended counts as a failed attempt.
@@ -34,6 +37,7 @@ const (
 // whenever that is lost.
 type link struct {
 	connect func(context.Context) (ipc.Backend, error)
+	dial    func(context.Context) (ipc.Backend, error) // never starts a daemon
 	view    *view
 	log     *slog.Logger
 	begun   chan struct{} // the agent is known
@@ -51,8 +55,8 @@ type link struct {
 	told        []byte
 }
 
-func newLink(connect func(context.Context) (ipc.Backend, error), v *view, log *slog.Logger) *link {
-	return &link{connect: connect, view: v, log: log, begun: make(chan struct{}), poke: make(chan struct{}, 1), changed: make(chan struct{})}
+func newLink(connect, dial func(context.Context) (ipc.Backend, error), v *view, log *slog.Logger) *link {
+	return &link{connect: connect, dial: dial, view: v, log: log, begun: make(chan struct{}), poke: make(chan struct{}, 1), changed: make(chan struct{})}
 }
 
 func (l *link) begin() { close(l.begun) }
@@ -60,13 +64,19 @@ func (l *link) begin() { close(l.begun) }
 // run keeps a session until ctx ends. The first connection is made before the
 // agent is known, since it may have to start the daemon.
 func (l *link) run(ctx context.Context) {
-	pause := firstPause
+	pause, longest := firstPause, lastPause
+	connect := l.connect
 	for ctx.Err() == nil {
 		start := time.Now()
-		err := l.hold(ctx)
-		if err == nil && time.Since(start) > shortLife {
-			pause = firstPause
-			continue // lost after a while: at once
+		bye, err := l.hold(ctx, connect)
+		if err == nil {
+			connect, longest = l.connect, lastPause
+			if bye {
+				connect, longest = l.dial, stoppedPause
+			} else if time.Since(start) > shortLife {
+				pause = firstPause
+				continue // lost after a while: at once
+			}
 		}
 		if err != nil {
 			l.log.Debug("no daemon", "error", err)
@@ -76,21 +86,21 @@ func (l *link) run(ctx context.Context) {
 		select {
 		case <-timer.C:
 		case <-l.poke:
-			pause = firstPause
+			pause, connect = firstPause, l.connect
 		case <-ctx.Done():
 		}
 		timer.Stop()
-		pause = min(2*pause, lastPause)
+		pause = min(2*pause, longest)
 	}
 }
 
 // hold connects, attaches, and returns when the session is over, or with the
-// reason why there was none.
-func (l *link) hold(ctx context.Context) error {
-	backend, err := l.connect(ctx)
+// reason why there was none. bye says that the daemon was told to end.
+func (l *link) hold(ctx context.Context, connect func(context.Context) (ipc.Backend, error)) (bye bool, err error) {
+	backend, err := connect(ctx)
 	if err != nil {
 		l.failed(err)
-		return err
+		return false, err
 	}
 	if c, ok := backend.(interface{ Close() }); ok {
 		defer c.Close() // the idle connections of a Client
@@ -98,12 +108,12 @@ func (l *link) hold(ctx context.Context) error {
 	select {
 	case <-l.begun:
 	case <-ctx.Done():
-		return ctx.Err()
+		return false, ctx.Err()
 	}
 	session, err := l.attach(ctx, backend)
 	if err != nil {
 		l.failed(err)
-		return err
+		return false, err
 	}
 	select {
 	case <-session.Done():
@@ -114,7 +124,7 @@ func (l *link) hold(ctx context.Context) error {
 	l.backend, l.session = nil, nil
 	l.mu.Unlock()
 	l.log.Info("the session with the daemon is over")
-	return nil
+	return session.Bye(), nil
 }
 
 func (l *link) attach(ctx context.Context, backend ipc.Backend) (ipc.Session, error) {

@@ -36,6 +36,9 @@ type Options struct {
 	// Connect reaches the daemon and starts one when none runs. It is called
 	// again whenever the connection was lost.
 	Connect func(ctx context.Context) (ipc.Backend, error)
+	// Dial reaches a daemon that runs and starts none. It is for the time after
+	// a daemon was told to end, until a call needs one. Nil means Connect.
+	Dial    func(ctx context.Context) (ipc.Backend, error)
 	CWD     string   // decides which project's servers are visible
 	Mode    ipc.Mode // auto when empty
 	Log     *slog.Logger
@@ -102,7 +105,10 @@ func Run(ctx context.Context, o Options) error {
 	s.baton <- struct{}{}
 	s.base = newServer(o.Version, "")
 	s.view = newView(s.out, o.CWD, o.Mode)
-	s.link = newLink(o.Connect, s.view, o.Log)
+	if o.Dial == nil {
+		o.Dial = o.Connect
+	}
+	s.link = newLink(o.Connect, o.Dial, s.view, o.Log)
 	var cancelCalls context.CancelFunc
 	s.upstream, cancelCalls = context.WithCancel(ctx)
 

@@ -290,6 +290,7 @@ type memorySession struct {
 
 func (s *memorySession) Hello() ipc.Hello      { return s.hello }
 func (s *memorySession) Done() <-chan struct{} { return s.done }
+func (s *memorySession) Bye() bool             { return false }
 func (s *memorySession) end()                  { s.once.Do(func() { close(s.done) }) }
 
 func (s *memorySession) Close() error {
