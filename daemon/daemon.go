@@ -258,6 +258,7 @@ func (d *Daemon) open() error {
 		Environ:   d.waitEnviron,
 		Refresh:   d.refreshEnviron,
 		Starter:   d.keeper,
+		MayStart:  d.mayStart,
 		OnListing: d.onListing,
 		OnStatus:  func() {},
 	})

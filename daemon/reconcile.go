@@ -3,6 +3,7 @@ package daemon
 import (
 	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
@@ -175,6 +176,23 @@ func (d *Daemon) approvalsMoved() bool {
 		}
 	}
 	return false
+}
+
+// mayStart looks once more at what a project server would run: a file may have
+// changed since the world was made.
+func (d *Daemon) mayStart(key string) error {
+	s := d.world.Load().byKey[key]
+	if s == nil || s.gate != open {
+		return errors.New("it is not allowed to run any more")
+	}
+	if s.Source.Scope == clientconfig.User {
+		return nil
+	}
+	if now, _ := trust.FingerprintOf(s.Written, s.Server.Server, s.Source.Root); now != s.fingerprint {
+		d.reconcileSoon()
+		return errors.New("what it runs has changed since it was approved")
+	}
+	return nil
 }
 
 // rename gives the tools of a server whose name changed their new ids.

@@ -24,6 +24,11 @@ func isStdio(def clientconfig.Server) bool {
 func (t *Set) dial(ctx context.Context, s *server, def Server, onChanged func()) (*link, error) {
 	s.notes.reset()
 	s.stderr.forget()
+	if t.opts.MayStart != nil {
+		if err := t.opts.MayStart(def.Key); err != nil {
+			return nil, err
+		}
+	}
 	if isStdio(def.Def) {
 		return t.run(ctx, s, def, onChanged)
 	}

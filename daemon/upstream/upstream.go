@@ -74,6 +74,9 @@ type Options struct {
 	LogDir  string // one stderr log per server, see LogFile; empty: none
 	Version string // of this program, told to servers
 	Starter Starter
+	// MayStart is asked just before each start or dial of a server, and an error
+	// keeps it from happening; nil allows all.
+	MayStart func(key string) error
 	// Environ returns the environment that servers are found in and started
 	// with, usually the login shell's. It may be asked often.
 	Environ func(ctx context.Context) (platform.Environ, error)
