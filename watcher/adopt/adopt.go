@@ -288,7 +288,7 @@ func (s *Session) diff(path string, format clientconfig.Format, before, after []
 	if head < 0 {
 		return d
 	}
-	return d[:head] + hide(d[head:], s.secrets(servers))
+	return d[:head] + hide(maskText(d[head:]), s.secrets(servers))
 }
 
 // config is config.json with what is planned to be in it.

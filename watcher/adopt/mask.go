@@ -44,9 +44,11 @@ func maskText(s string) string {
 	return s
 }
 
-// mask hides the values of env and headers, and what else looks like a login,
-// wherever they stand in a client's file: also in entries that are of no use and
-// in those of other projects, since a diff shows lines around a change.
+// mask hides the values of env and headers, and of keys that look like those of a
+// login, wherever they stand in a client's file: also in entries that are of no
+// use and in those of other projects, since a diff shows lines around a change.
+// Logins within a text are left to maskText, which is slow and is asked only
+// about what is shown.
 func mask(data []byte, format clientconfig.Format) string {
 	if format == clientconfig.JSON {
 		return maskJSON(string(data))
@@ -116,15 +118,13 @@ func maskScalar(token string, in *box) string {
 		return token
 	case in.hide, byFlag, !in.list && isText && (secretKey.MatchString(in.key) && !namesOf.MatchString(in.key) || hides(in.key)):
 		return `"` + masked + `"`
-	case isText:
-		return maskText(token)
 	}
 	return token
 }
 
 // maskComment hides values in an entry that was commented out.
 func maskComment(c string) string {
-	return maskText(quotedPair.ReplaceAllString(c, `${1}"`+masked+`"`))
+	return quotedPair.ReplaceAllString(c, `${1}"`+masked+`"`)
 }
 
 // quotedPair is a key that hides its value, or any pair of words in capitals, as
@@ -132,6 +132,9 @@ func maskComment(c string) string {
 var quotedPair = regexp.MustCompile(`("(?:[A-Z][A-Z0-9_]*|[^"]*(?i:` + secretWord + `)[^"]*)"\s*:\s*)"(?:[^"\\]|\\.)*"`)
 
 func unquote(token string) string {
+	if n := len(token); n > 1 && token[0] == '"' && token[n-1] == '"' && strings.IndexByte(token, '\\') < 0 {
+		return token[1 : n-1]
+	}
 	var s string
 	if json.Unmarshal([]byte(token), &s) != nil {
 		return token
@@ -189,14 +192,14 @@ func maskLines(text string, toml bool) string {
 			if hiding {
 				out.WriteString(body[:in] + "# " + masked + eol)
 			} else {
-				out.WriteString(maskText(plainPair.ReplaceAllString(body, `${1}`+masked)) + eol)
+				out.WriteString(plainPair.ReplaceAllString(body, `${1}`+masked) + eol)
 			}
 		case hiding && m == nil:
 			out.WriteString(body[:in] + masked + eol)
 		case m == nil:
 			flow, left := maskFlow(body)
 			depth = left
-			out.WriteString(maskArgs(maskText(flow)) + eol)
+			out.WriteString(maskArgs(flow) + eol)
 		default:
 			path := strings.Split(m[2], ".")
 			key := strings.Trim(path[len(path)-1], `"' `)
@@ -217,7 +220,7 @@ func maskLines(text string, toml bool) string {
 			default:
 				flow, left := maskFlow(body)
 				depth = left
-				out.WriteString(maskArgs(maskText(flow)) + eol)
+				out.WriteString(maskArgs(flow) + eol)
 			}
 		}
 	}

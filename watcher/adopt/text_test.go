@@ -32,7 +32,7 @@ func TestMask(t *testing.T) {
 	}
 	for _, r := range rows {
 		format := map[string]clientconfig.Format{".json": clientconfig.JSON, ".toml": clientconfig.TOML, ".yaml": clientconfig.YAML}[filepath.Ext(r.file)]
-		equal(t, r.name, r.want, mask([]byte(r.in), format))
+		equal(t, r.name, r.want, maskText(mask([]byte(r.in), format)))
 	}
 }
 
