@@ -199,16 +199,16 @@ func (s *store) close() {
 	if s.db == nil {
 		return
 	}
-	done := make(chan struct{})
+	db, done := s.db, make(chan struct{})
+	s.db = nil
 	go func() {
 		defer close(done)
-		_ = guarded(s.db.Close)
+		_ = guarded(db.Close)
 	}()
 	select {
 	case <-done:
-	case <-time.After(closeTimeout):
+	case <-time.After(closeTimeout): // it is left behind with its lock, see closeTimeout
 	}
-	s.db = nil
 }
 
 // intact reports whether the file at the path is still the opened one and has
