@@ -47,9 +47,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// killed runs a verb in a process of its own that ends at a step. It reports
-// whether the verb came to its end before that.
-func killed(t *testing.T, home, verb string, at int) (done bool) {
+// killed runs a verb in a process of its own that ends at a step. done says that
+// the verb came to its end before that, in so many steps.
+func killed(t *testing.T, home, verb string, at int) (steps int, done bool) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "ADOPT_TEST_HOME="+home, "ADOPT_TEST_VERB="+verb, fmt.Sprint("ADOPT_TEST_STEP=", at))
@@ -57,12 +57,15 @@ func killed(t *testing.T, home, verb string, at int) (done bool) {
 	var ended *exec.ExitError
 	switch {
 	case err == nil:
-		return true
+		if _, err := fmt.Sscanf(string(out), "steps %d", &steps); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return steps, true
 	case errors.As(err, &ended) && ended.ExitCode() == 9:
-		return false
+		return 0, false
 	}
 	t.Fatalf("%s: %v\n%s", verb, err, out)
-	return false
+	return 0, false
 }
 
 const (
@@ -106,47 +109,59 @@ func TestKilledAtEveryStep(t *testing.T) {
 	}
 	clean := killWorld(t)
 	clean.adopt("opencode")
+	// ready is a world in which the verb has something to do, and what file A holds
+	// when all is undone.
+	ready := func(t *testing.T, verb string) (m *machine, wantA string) {
+		m = killWorld(t)
+		if verb != "adopt" {
+			m.adopt("opencode")
+		}
+		if verb == "merge" {
+			m.edit(fileA, "// A", "// B")
+			return m, strings.Replace(textA, "// A", "// B", 1)
+		}
+		return m, textA
+	}
 	points := 0
 	for _, verb := range []string{"adopt", "release", "merge"} {
-		for at := 1; ; at++ {
-			m := killWorld(t)
-			wantA := textA
-			if verb != "adopt" {
-				m.adopt("opencode")
-			}
-			if verb == "merge" {
-				m.edit(fileA, "// A", "// B")
-				wantA = strings.Replace(textA, "// A", "// B", 1)
-			}
-			run := strings.Replace(verb, "merge", "release", 1)
-			if killed(t, m.home, run, at) {
-				break
-			}
-			points++
-			when := fmt.Sprintf("%s killed at step %d", verb, at)
-			m.nothingLost(when)
-			copied := machineIn(t, t.TempDir())
-			if err := os.CopyFS(copied.home, os.DirFS(m.home)); err != nil {
-				t.Fatal(err)
-			}
-			relocate(t, copied.home, m.home)
-			// Once more the other way round, then all the way back.
-			if verb == "adopt" {
-				m.adopt("opencode")
-				equal(t, when+", adopted again: A", clean.text(fileA), m.text(fileA))
-				equal(t, when+", adopted again: B", clean.text(fileB), m.text(fileB))
-				if len(m.configServers()) != 3 {
-					t.Errorf("%s, adopted again: %s", when, m.config())
+		run := strings.Replace(verb, "merge", "release", 1)
+		whole, _ := ready(t, verb)
+		steps, done := killed(t, whole.home, run, 0)
+		if !done || steps < 6 {
+			t.Fatalf("%s has %d steps", verb, steps)
+		}
+		points += steps
+		for at := 1; at <= steps; at++ {
+			t.Run(fmt.Sprintf("%s at step %d", verb, at), func(t *testing.T) {
+				t.Parallel()
+				m, wantA := ready(t, verb)
+				if _, done := killed(t, m.home, run, at); done {
+					t.Fatal("it came to its end")
 				}
-			}
-			for i, n := range []*machine{m, copied} {
-				n.release("opencode")
-				when := fmt.Sprintf("%s, released (%d)", when, i)
-				equal(t, when+": A", wantA, n.text(fileA))
-				equal(t, when+": B", textB, n.text(fileB))
-				equal(t, when+": config.json", textC, n.config())
-			}
-			leftovers(t, m.home)
+				m.nothingLost("killed")
+				copied := machineIn(t, t.TempDir())
+				if err := os.CopyFS(copied.home, os.DirFS(m.home)); err != nil {
+					t.Fatal(err)
+				}
+				relocate(t, copied.home, m.home)
+				// Once more the other way round, then all the way back.
+				if verb == "adopt" {
+					m.adopt("opencode")
+					equal(t, "adopted again: A", clean.text(fileA), m.text(fileA))
+					equal(t, "adopted again: B", clean.text(fileB), m.text(fileB))
+					if len(m.configServers()) != 3 {
+						t.Errorf("adopted again: %s", m.config())
+					}
+				}
+				for i, n := range []*machine{m, copied} {
+					n.release("opencode")
+					when := fmt.Sprintf("released (%d)", i)
+					equal(t, when+": A", wantA, n.text(fileA))
+					equal(t, when+": B", textB, n.text(fileB))
+					equal(t, when+": config.json", textC, n.config())
+				}
+				leftovers(t, m.home)
+			})
 		}
 	}
 	if points < 20 {
