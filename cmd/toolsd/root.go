@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -37,6 +39,7 @@ var verbs = []struct {
 	{"run", newServeCommand},
 	{"run", newStartCommand},
 	{"run", newStopCommand},
+	{"run", newServiceCommand},
 	{"run", newDemoCommand},
 	{"run", newVersionCommand},
 	{"", newSampleServerCommand},
@@ -80,6 +83,7 @@ daemon starts it.`,
 	flags.StringVar(&a.cwd, "cwd", "", "see what this `directory` sees (default: the present one)")
 	flags.BoolVar(&a.noStart, "no-start", false, "do not start the daemon (as TOOLSD_NO_START=1)")
 	root.SetFlagErrorFunc(flagError)
+	root.SetUsageFunc(verbsForCommands(root.UsageFunc()))
 	root.AddGroup(
 		&cobra.Group{ID: "use", Title: "Find and use tools:"},
 		&cobra.Group{ID: "look", Title: "See what goes on:"},
@@ -100,6 +104,28 @@ daemon starts it.`,
 		markRan(a, cmd)
 	}
 	return root
+}
+
+// verbsForCommands rewords what cobra prints: here a command is a verb, and one
+// line says how it is typed. A usage template of our own would bring in a package
+// that makes the program a fifth larger.
+func verbsForCommands(print func(*cobra.Command) error) func(*cobra.Command) error {
+	words := strings.NewReplacer("[command] --help", "<verb> --help", "about a command", "about a verb")
+	return func(cmd *cobra.Command) error {
+		out := cmd.OutOrStderr()
+		var b bytes.Buffer
+		cmd.SetOut(&b)
+		err := print(cmd)
+		cmd.SetOut(out)
+		text := words.Replace(b.String())
+		if cmd.Runnable() {
+			text = strings.Replace(text, "\n  "+cmd.CommandPath()+" [command]\n", "\n", 1)
+		}
+		if _, writeErr := io.WriteString(out, text); err == nil {
+			err = writeErr
+		}
+		return err
+	}
 }
 
 // markRan notes when a verb begins: from then on an error is not about how it
