@@ -4,9 +4,10 @@
 //
 // # The map
 //
-//	cmd/toolsd               one file per verb; prints what a Backend answers
+//	cmd/toolsd               one file per verb; prints what a Backend answers   [cobra]
+//	  cmd/toolsd/sample      the MCP servers of the demo and of script tests
 //	cmd/searcheval           runs the index package over query files
-//	daemon                   Daemon.Run, reconcile, the gate visible, sessions
+//	daemon                   Daemon.Run, reconcile, the gate visible, sessions, calls
 //	  daemon/upstream        live connections to servers, backoff, raw JSON    [mcp-go/client]
 //	  daemon/session         what each agent has seen and activated (memory only)
 //	  daemon/trust           approved fingerprints, redaction (small file, fails closed)
@@ -18,6 +19,7 @@
 //	watcher                  config files to complete Snapshots                [fsnotify]
 //	  watcher/clientconfig   formats of all clients: bytes to servers, no I/O
 //	  watcher/settings       toolsd's own settings and their origins
+//	  watcher/adopt          moves a client's servers into config.json and back
 //	platform                 all that differs per OS                           [kardianos/service]
 //
 // Absent on purpose: index knows no MCP, session knows no ipc, shim knows no
@@ -48,9 +50,14 @@
 // Call: resolved among what the caller sees; refused unless this session has
 // seen the definition that the tool has now; validated; sent; bytes back.
 //
-// Start: state lock, index opened (damaged: renamed aside and rebuilt), config
-// files read, socket bound, search answers from the index; then the login
-// shell's environment is captured and servers connect in parallel.
+// Start: state lock; what an earlier daemon left is ended; the login shell's
+// environment is asked for; index opened (damaged: renamed aside and rebuilt);
+// config files read; socket bound: search answers from the index. When the
+// environment is there the config files are expanded with it, and the servers
+// connect in parallel.
+//
+// End: sessions are told bye, so that no agent starts another daemon without
+// need; servers are stopped side by side; the lock is released last.
 //
 // # Who owns what
 //
