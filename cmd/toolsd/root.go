@@ -29,6 +29,7 @@ var verbs = []struct {
 	{"look", newWhyCommand},
 	{"look", newLogsCommand},
 	{"look", newCallsCommand},
+	{"look", newDoctorCommand},
 	{"change", newTrustCommand},
 	{"change", newDistrustCommand},
 	{"change", newRestartCommand},
