@@ -47,8 +47,9 @@ type ServiceStatus struct {
 	Enabled   bool   `json:"enabled"` // it will start by itself
 	Running   bool   `json:"running"`
 	PID       int    `json:"pid"`
-	Unit      string `json:"unit"`            // the file
-	State     string `json:"state,omitempty"` // in the manager's own words
+	Unit      string `json:"unit"`              // the file
+	Program   string `json:"program,omitempty"` // that it starts, where the manager tells
+	State     string `json:"state,omitempty"`   // in the manager's own words
 }
 
 // NoServicesError says that this machine, or this session, has no service manager

@@ -165,7 +165,7 @@ func (s *Service) unregister(ctx context.Context) {
 
 func (s *Service) status(ctx context.Context) (ServiceStatus, error) {
 	out := ServiceStatus{Manager: serviceManager, System: s.o.System, Unit: s.path}
-	text, err := s.systemctl(ctx, "show", unitName+".service", "--property=LoadState,UnitFileState,ActiveState,SubState,Result,MainPID,FragmentPath")
+	text, err := s.systemctl(ctx, "show", unitName+".service", "--property=LoadState,UnitFileState,ActiveState,SubState,Result,MainPID,FragmentPath,ExecStart")
 	if err != nil {
 		return out, &ServiceError{fmt.Sprintf("asking systemd about the service: %v", err), s.ask()}
 	}
@@ -184,6 +184,9 @@ func (s *Service) status(ctx context.Context) (ServiceStatus, error) {
 	}
 	if p["FragmentPath"] != "" {
 		out.Unit = p["FragmentPath"]
+	}
+	if _, rest, ok := strings.Cut(p["ExecStart"], "path="); ok {
+		out.Program, _, _ = strings.Cut(rest, " ; argv")
 	}
 	if out.Installed {
 		out.State = p["ActiveState"] + " (" + p["SubState"] + ")"
