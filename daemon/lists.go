@@ -326,7 +326,7 @@ func (d *Daemon) Log(ctx context.Context, r ipc.ServerRequest) (*ipc.ServerLog, 
 	if v.gateOf(s) == pending {
 		return nil, needsTrust(s)
 	}
-	out := &ipc.ServerLog{Name: s.Name, File: upstream.LogFile(d.serversDir(), s.Name), Lines: []string{}}
+	out := &ipc.ServerLog{Name: s.Name, File: upstream.LogFile(d.serversDir(), s.Key), Lines: []string{}}
 	data, err := os.ReadFile(out.File)
 	if err != nil {
 		return out, nil // nothing was written yet

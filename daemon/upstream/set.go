@@ -226,7 +226,7 @@ func (t *Set) newServer(id identity, def Server, first bool, before *server) *se
 		s.status.State = Lazy
 	}
 	if t.opts.LogDir != "" {
-		s.stderr.file, s.closeLog = t.logs.use(LogFile(t.opts.LogDir, def.Name))
+		s.stderr.file, s.closeLog = t.logs.use(LogFile(t.opts.LogDir, def.Key))
 	}
 	s.gone, s.cancel = context.WithCancelCause(context.Background())
 	return s

@@ -2,6 +2,8 @@ package upstream
 
 import (
 	"bufio"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"os"
@@ -24,19 +26,25 @@ const (
 	maxLog = 1 << 20
 )
 
-// LogFile is the stderr log of the server of that name.
-func LogFile(dir, name string) string {
+// LogFile is the stderr log of the server of that key. Keys, not names: two
+// projects may have a server of one name, and neither may read the other's.
+func LogFile(dir, key string) string {
 	safe := strings.Map(func(r rune) rune {
 		if r == '/' || r == '\\' || r == ':' || r < ' ' || strings.ContainsRune(`<>"|?*`, r) {
 			return '_'
 		}
 		return r
-	}, name)
+	}, key)
 	if strings.Trim(safe, ".") == "" {
 		safe = "_" + safe
 	}
-	// File systems take 255 bytes, a server's name may be longer.
-	return filepath.Join(dir, cut(safe, 200)+".log")
+	// File systems take 255 bytes, a server's name may be longer. What was changed
+	// could be the name of another one.
+	if safe = cut(safe, 200); safe != key {
+		sum := sha256.Sum256([]byte(key))
+		safe += "-" + hex.EncodeToString(sum[:4])
+	}
+	return filepath.Join(dir, safe+".log")
 }
 
 // stderrLog keeps the last lines of a server's stderr and writes all of them to
@@ -104,7 +112,7 @@ func (s *stderrLog) forget() {
 }
 
 // logFile appends lines to a file and rotates it. It is opened by the first
-// line and shared by all servers of that name.
+// line and shared by all processes of a server.
 type logFile struct {
 	path string
 
@@ -137,7 +145,10 @@ func (l *logFile) open() {
 		l.f.Close()
 		l.f = nil
 	}
-	if info, err := os.Stat(l.path); err == nil {
+	if info, err := os.Lstat(l.path); err == nil {
+		if !info.Mode().IsRegular() {
+			return // a link would have us write elsewhere
+		}
 		l.size = info.Size()
 		if l.size > maxLog && os.Rename(l.path, l.path+".1") == nil {
 			l.size = 0

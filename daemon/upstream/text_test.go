@@ -55,13 +55,16 @@ func TestCleanerRedacts(t *testing.T) {
 }
 
 // The stderr of a server is kept and logged without its secrets; its log is
-// rotated and shared by servers of one name.
+// rotated and shared by the processes of one server.
 func TestStderrLog(t *testing.T) {
 	dir := t.TempDir()
 	logs := logFiles{byPath: map[string]*logFile{}}
 	path := LogFile(dir, "../a/b")
 	if filepath.Dir(path) != dir {
 		t.Fatalf("the log is at %s", path)
+	}
+	if path == LogFile(dir, ".._a_b") || LogFile(dir, strings.Repeat("x", 300)) == LogFile(dir, strings.Repeat("x", 301)) {
+		t.Error("two servers have one log")
 	}
 	f, done := logs.use(path)
 	g, done2 := logs.use(path)
