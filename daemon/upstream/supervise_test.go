@@ -217,22 +217,24 @@ func TestCrashingCallsAreParked(t *testing.T) {
 }
 
 func TestCallEndsBackoff(t *testing.T) {
-	bubble(t, []Server{named("s", "exit,exit,exit,ok")}, func(t *testing.T, f *fixture, p *inProcess) {
-		pass(7 * time.Second) // at least two failures: the waits are 1-2 and 1-4 s
-		for f.Status("s").State != Backoff {
-			pass(100 * time.Millisecond)
+	servers := []Server{named("back", "exit,ok"), named("still", "exit,exit,ok")}
+	bubble(t, servers, func(t *testing.T, f *fixture, p *inProcess) {
+		f.untilState("back", Backoff)
+		f.untilState("still", Backoff) // both for a second at least
+		began := time.Now()
+		raw, err := f.call("back", "echo", "")
+		text(t, raw, err)
+		// A try that fails ends the call with the reason; it does not wait for
+		// yet another.
+		var down *DownError
+		if _, err := f.call("still", "echo", ""); !errors.As(err, &down) || down.State != Backoff || !strings.Contains(down.Reason, "left-pad") {
+			t.Errorf("a call that woke a failing server: %v", err)
 		}
-		before := time.Now()
-		n := len(p.started("s"))
-		_, err := f.call("s", "echo", "")
-		if n < 3 { // this try failed too: the call says why, and does not wait for another
-			if err == nil || !strings.Contains(err.Error(), "left-pad") {
-				t.Errorf("a call that woke a failing server: %v", err)
-			}
-			return
+		if took := time.Since(began); took >= firstDelay/2 {
+			t.Errorf("the calls took %v", took)
 		}
-		if err != nil || time.Since(before) > 500*time.Millisecond {
-			t.Errorf("a call to a server in backoff took %v: %v", time.Since(before), err)
+		if n := len(p.started("still")); n != 2 {
+			t.Errorf("%d starts", n)
 		}
 	})
 }

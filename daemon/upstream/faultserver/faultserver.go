@@ -60,6 +60,7 @@ type Server struct {
 	Mode  string
 	Arg   string            // of the mode: a count, or a file with a tools array
 	Tools []json.RawMessage // in place of the built-in ones
+	Words Words             // in place of the built-in ones
 	Exit  func(code int)    // os.Exit, unless a test runs it in its own process
 	Child func() error      // starts the child of mode orphans
 
@@ -75,6 +76,16 @@ type Server struct {
 	wg        sync.WaitGroup
 }
 
+// Words are what a server says, read from a file by mode script. Those that are
+// empty are the built-in ones.
+type Words struct {
+	Instructions string            `json:"instructions"`
+	Stderr       string            `json:"stderr"` // written at the start
+	Tools        []json.RawMessage `json:"tools"`
+	Result       json.RawMessage   `json:"result"` // of every call
+	Error        string            `json:"error"`  // message of the error of a call to a tool whose name begins with bad
+}
+
 // New returns a server. The mode may be followed by = and an argument.
 func New(mode string) (*Server, error) {
 	mode, arg, _ := strings.Cut(mode, "=")
@@ -84,10 +95,13 @@ func New(mode string) (*Server, error) {
 		c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
 		return c.Start()
 	}
-	if mode == "tools" {
+	if mode == "tools" || mode == "script" {
 		raw, err := os.ReadFile(arg)
-		if err == nil {
+		if err == nil && mode == "tools" {
 			err = json.Unmarshal(raw, &s.Tools)
+		} else if err == nil {
+			err = json.Unmarshal(raw, &s.Words)
+			s.Tools = s.Words.Tools
 		}
 		if err != nil {
 			return nil, fmt.Errorf("reading the tools: %w", err)
@@ -167,6 +181,8 @@ func (s *Server) Serve(in io.Reader, out, errw io.Writer) error {
 		}
 	case "stubborn":
 		signal.Ignore(syscall.SIGTERM)
+	case "script":
+		io.WriteString(errw, s.Words.Stderr)
 	case "leaves":
 		if c, ok := out.(io.Closer); ok {
 			c.Close()
@@ -225,7 +241,8 @@ func (s *Server) handle(m message, send emit) {
 		if data != "" {
 			data = `,"data":` + data
 		}
-		send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%q%s}}`, id, code, text, data))
+		quoted, _ := json.Marshal(text)
+		send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%s%s}}`, id, code, quoted, data))
 	}
 	switch m.Method {
 	case "":
@@ -303,7 +320,11 @@ func (s *Server) initialize(m message, result func(string), refuse func(int, str
 	case "no-tools":
 		capabilities = `{"prompts":{}}`
 	}
-	result(`{"protocolVersion":"` + p.Version + `","capabilities":` + capabilities + `,"serverInfo":{"name":"fault","version":"1"},"instructions":"Use \u001b[1mecho\u202e."}`)
+	instructions, _ := json.Marshal("Use \x1b[1mecho\u202e.")
+	if s.Words.Instructions != "" {
+		instructions, _ = json.Marshal(s.Words.Instructions)
+	}
+	result(`{"protocolVersion":"` + p.Version + `","capabilities":` + capabilities + `,"serverInfo":{"name":"fault","version":"1"},"instructions":` + string(instructions) + `}`)
 }
 
 func (s *Server) list(m message, result func(string), refuse func(int, string, string), send emit) {
@@ -451,6 +472,14 @@ func (s *Server) call(m message, result func(string), refuse func(int, string, s
 	s.calls[p.Name]++
 	s.mu.Unlock()
 	args := p.Arguments
+	switch {
+	case s.Words.Error != "" && strings.HasPrefix(p.Name, "bad"):
+		refuse(-32050, s.Words.Error, "")
+		return
+	case s.Words.Result != nil:
+		result(string(s.Words.Result))
+		return
+	}
 	switch p.Name {
 	case "echo":
 		text(string(m.Params))
