@@ -97,6 +97,6 @@ func RunAgain(ctx context.Context, args ...string) error {
 	if err != nil {
 		return fmt.Errorf("finding this program: %w", err)
 	}
-	_, err = ask(ctx, self, args...)
+	_, err = listen(ctx, self, args...)
 	return err
 }

@@ -269,6 +269,15 @@ func passingDirs(getenv func(string) string) []string {
 // ask runs a program of the system and returns what it printed. The error holds
 // what it said, on one line.
 func ask(ctx context.Context, name string, args ...string) (string, error) {
+	out, err := listen(ctx, name, args...)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", strings.Join(append([]string{name}, args...), " "), err)
+	}
+	return out, err
+}
+
+// listen is ask with an error that does not repeat the command.
+func listen(ctx context.Context, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.WaitDelay = time.Second
 	cmd.Env = append(os.Environ(), "LC_ALL=C", "SYSTEMD_PAGER=", "SYSTEMD_COLORS=0")
@@ -278,12 +287,12 @@ func ask(ctx context.Context, name string, args ...string) (string, error) {
 	if err == nil {
 		return out.String(), nil
 	}
-	said := strings.Join(strings.Fields(errs.String()+" "+out.String()), " ")
 	if ctx.Err() != nil {
-		err = context.Cause(ctx)
+		return out.String(), fmt.Errorf("no answer: %w", context.Cause(ctx))
 	}
-	if said == "" {
-		return out.String(), fmt.Errorf("%s: %w", strings.Join(append([]string{name}, args...), " "), err)
+	if said := strings.Join(strings.Fields(errs.String()+" "+out.String()), " "); said != "" {
+		// 500 bytes are a few sentences; a program that crashed says pages.
+		return out.String(), fmt.Errorf("%.500s", said)
 	}
-	return out.String(), fmt.Errorf("%s: %.500s", strings.Join(append([]string{name}, args...), " "), said)
+	return out.String(), err
 }

@@ -298,30 +298,15 @@ func showDiagnosis(s *screen, d diagnosis) {
 	for _, c := range checks {
 		width = max(width, len(c.code))
 	}
-	last := ""
 	for _, f := range d.Checks {
-		code := f.Code
-		if code == last {
-			code = ""
-		}
-		last = f.Code
 		text := f.Message
 		if f.Subject != "" {
 			text = home(f.Subject) + ": " + text
 		}
-		lines := wrap(cleanLine(text), max(30, s.columns()-width-8))
-		if len(lines) == 0 {
-			lines = []string{""}
-		}
-		s.line("%s  %s  %s", s.style(findingStyles[f.Status], fmt.Sprintf("%-4s", f.Status)), s.style(bold, fmt.Sprintf("%-*s", width, code)), lines[0])
-		for _, l := range lines[1:] {
-			s.line("%*s%s", width+8, "", l)
-		}
-		if f.Hint == "" || f.Status == statusOK {
-			continue
-		}
-		for i, l := range wrap(cleanLine(f.Hint), max(30, s.columns()-width-10)) {
-			s.line("%*s%s", width+8, "", s.style(dim, []string{"→ ", "  "}[min(i, 1)]+l))
+		head := s.style(findingStyles[f.Status], fmt.Sprintf("%-4s", f.Status)) + "  " + s.style(bold, fmt.Sprintf("%-*s", width, f.Code)) + "  "
+		s.hanging(head, width+8, "", text)
+		if f.Hint != "" && f.Status != statusOK {
+			s.hanging(strings.Repeat(" ", width+8), width+10, dim, "→ "+f.Hint)
 		}
 	}
 	s.line("")
@@ -333,6 +318,21 @@ func showDiagnosis(s *screen, d diagnosis) {
 		s.line("%s", s.style(yellow, "it works; "+count(warnings, "warning", "warnings")))
 	default:
 		s.line("%s", s.style(green, "all is well"))
+	}
+}
+
+// hanging writes text behind a head. On a terminal it is wrapped, with what follows
+// the first line indented; a pipe gets one line, to be searched.
+func (s *screen) hanging(head string, indent int, style, text string) {
+	lines := []string{cleanLine(text)}
+	if s.width > 0 {
+		lines = wrap(lines[0], max(30, s.width-indent))
+	}
+	for i, l := range lines {
+		if i > 0 {
+			head = strings.Repeat(" ", indent)
+		}
+		s.line("%s%s", head, s.style(style, l))
 	}
 }
 
