@@ -111,7 +111,8 @@ func (w *world) pid(t *testing.T) int {
 // ready waits until every server is.
 func (w *world) ready(t *testing.T) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); {
+	tick := newTick()
+	for end := time.Now().Add(patience); time.Now().Before(end); <-tick {
 		var s ipc.Status
 		if err := json.Unmarshal([]byte(w.run(t, "status", "--json")), &s); err != nil {
 			t.Fatal(err)

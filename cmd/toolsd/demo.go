@@ -107,7 +107,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 		name string
 		do   func(context.Context) error
 	}{
-		{"start a daemon with one server of 42 tools", d.start},
+		{fmt.Sprintf("start a daemon with one server of %d tools", len(sample.Board().Tools)), d.start},
 		{"search: gerber", d.search},
 		{"list the categories", d.categories},
 		{"activate: the whole definition of board::export_gerber", d.activate},
@@ -311,7 +311,25 @@ func (d *demo) calls(ctx context.Context) error {
 	return nil
 }
 
+// processOf is the process of a running server.
+func (d *demo) processOf(ctx context.Context, name string) (int, error) {
+	status, err := d.client.Status(ctx, ipc.StatusRequest{CWD: d.dir})
+	if err != nil {
+		return 0, err
+	}
+	for _, s := range status.Servers {
+		if s.Name == name && s.PID > 0 {
+			return s.PID, nil
+		}
+	}
+	return 0, fmt.Errorf("server %s does not run", name)
+}
+
 func (d *demo) edit(ctx context.Context) error {
+	before, err := d.processOf(ctx, "board")
+	if err != nil {
+		return err
+	}
 	if err := d.writeConfig("board", "notes"); err != nil {
 		return err
 	}
@@ -321,7 +339,10 @@ func (d *demo) edit(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.show("%s is found, nothing was restarted", r.Matches[0].ToolID)
+	if after, err := d.processOf(ctx, "board"); err != nil || after != before {
+		return fmt.Errorf("the edit restarted the other server: process %d, then %d (%v)", before, after, err)
+	}
+	d.show("%s is found; the other server runs on as process %d", r.Matches[0].ToolID, before)
 	return nil
 }
 

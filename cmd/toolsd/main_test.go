@@ -133,8 +133,8 @@ func until(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: [!] until TEXT toolsd [argument]...")
 	}
 	w := ts.Value(worldKey{}).(*world)
-	end := time.Now().Add(20 * time.Second)
-	for {
+	end := time.Now().Add(patience)
+	for tick := newTick(); ; <-tick {
 		cmd := w.command(context.Background(), args[2:]...)
 		cmd.Dir = ts.MkAbs(".")
 		out, _ := cmd.Output() // what it prints decides
@@ -147,6 +147,13 @@ func until(ts *testscript.TestScript, neg bool, args []string) {
 		}
 	}
 }
+
+// patience is how long a test waits for what must come; a busy machine takes its
+// time.
+const patience = 40 * time.Second
+
+// newTick paces a loop that starts a process each time round.
+func newTick() <-chan time.Time { return time.Tick(100 * time.Millisecond) }
 
 // worldKey is where a script finds its world.
 type worldKey struct{}

@@ -59,7 +59,8 @@ func TestTrustAtATerminal(t *testing.T) {
 	w := testWorld(t)
 	writeFile(t, filepath.Join(w.dir, ".mcp.json"), `{"mcpServers": {"helper": {
 		"command": "`+w.value("BIN")+`", "args": ["sample-server", "notes"], "env": {"API_KEY": "hunter2hunter2"}}}}`)
-	for end := time.Now().Add(10 * time.Second); !strings.Contains(w.run(t, "servers", "--json"), `"pending"`); {
+	tick := newTick()
+	for end := time.Now().Add(patience); !strings.Contains(w.run(t, "servers", "--json"), `"pending"`); <-tick {
 		if time.Now().After(end) {
 			t.Fatal("the project's server was never seen")
 		}
