@@ -254,8 +254,10 @@ func (s *shim) request(ctx context.Context, m *message, reply func([]byte)) job 
 		_ = json.Unmarshal(m.Params, &params) // mcp-go says what is wrong with it
 		s.begin(ctx, params.ClientInfo.Name, params.ClientInfo.Version)
 		// The protocol forbids to cancel it, so it is not among the requests.
+		greeted := s.view.greet()
 		return func() {
 			s.handle(ctx, m, func(result json.RawMessage, err *rpcError) { reply(answer(m.ID, result, err)) })
+			greeted()
 		}
 	case "tools/list", "tools/call":
 		// A client that skips the handshake is one nobody knows, no more.
@@ -290,9 +292,11 @@ func (s *shim) handle(ctx context.Context, m *message, send func(json.RawMessage
 		send(ask(ctx, newServer(s.o.Version, s.instructions()), m.Method, m.Params))
 	case "tools/list":
 		<-s.decided
+		s.view.awaitGreeting()
 		s.list(ctx, send)
 	case "tools/call":
 		<-s.decided
+		s.view.awaitGreeting()
 		send(s.call(ctx, m))
 	case "server/discover":
 		// The stateless protocol forbids a list of tools that varies by session,

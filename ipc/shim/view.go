@@ -37,7 +37,10 @@ type view struct {
 	rendered []byte                // the result of tools/list, likewise
 	told     []byte                // what the client last listed or was told of; the same bytes need no notification
 
+	greeting int                   // initialize requests that are not answered yet
+	greeted  chan struct{}         // closed when there are none
 	opened   bool                  // the client may be sent notifications
+	opening  bool                  // it may as soon as they are
 	listedIt bool                  // the client has listed at least once
 	served   map[tool.ID]tool.Hash // what it listed last
 	order    []tool.ID             // what a list answer holds that is out, or on its way
@@ -166,7 +169,42 @@ func (v *view) notify() {
 func (v *view) open() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.opened {
+	v.opening = true
+	v.openNow()
+}
+
+// greet keeps everything back until the answer to initialize is out, also from a
+// client that sends what follows without waiting for it. The function it returns
+// says that it is.
+func (v *view) greet() (done func()) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.greeting++; v.greeting == 1 {
+		v.greeted = make(chan struct{})
+	}
+	return func() {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		if v.greeting--; v.greeting == 0 {
+			close(v.greeted)
+		}
+		v.openNow()
+	}
+}
+
+// awaitGreeting returns when no initialize is unanswered.
+func (v *view) awaitGreeting() {
+	v.mu.Lock()
+	greeted := v.greeted
+	v.mu.Unlock()
+	if greeted != nil {
+		<-greeted
+	}
+}
+
+// openNow opens when the time for it has come. v.mu is held.
+func (v *view) openNow() {
+	if v.opened || !v.opening || v.greeting > 0 {
 		return
 	}
 	v.opened = true
