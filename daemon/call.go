@@ -16,6 +16,9 @@ import (
 // Call runs a tool for a caller without an attached session, which counts as
 // having seen the present definition, or for the session it names.
 func (d *Daemon) Call(ctx context.Context, r ipc.CallRequest) (json.RawMessage, error) {
+	if r.ToolID == "" {
+		return nil, ipc.Errorf(ipc.CodeUsage, "no tool is named").WithHint(`give its id as tool_id, for example {"tool_id":"server::tool","arguments":{}}`)
+	}
 	s, v, err := d.caller(ctx, r.Session, r.CWD)
 	if err != nil {
 		return nil, err

@@ -112,7 +112,7 @@ func (d *Daemon) weigh(v view) map[string]weight {
 // serverInfo describes a server. Of a pending one it says its name, where it
 // stands and that it waits, nothing of its own.
 func (d *Daemon) serverInfo(v view, s *server, weights map[string]weight) ipc.ServerInfo {
-	info := ipc.ServerInfo{Name: s.Name, Scope: string(s.Source.Scope), Sources: []string{}, Since: d.started}
+	info := ipc.ServerInfo{Name: s.Name, Scope: string(s.Source.Scope), Sources: []string{}, Since: s.since.UTC().Truncate(time.Second)}
 	for _, source := range s.Sources {
 		if v.sees(source.Root) && !slices.Contains(info.Sources, source.File) {
 			info.Sources = append(info.Sources, source.File)
@@ -123,7 +123,6 @@ func (d *Daemon) serverInfo(v view, s *server, weights map[string]weight) ipc.Se
 		info.State = ipc.StatePending
 		info.Problem = "waits for approval"
 		info.Hint = "look at it and approve it with `toolsd trust " + s.Name + "`"
-		info.Since = info.Since.UTC().Truncate(time.Second)
 		return info
 	case disabled:
 		info.State = ipc.StateDisabled
@@ -133,7 +132,6 @@ func (d *Daemon) serverInfo(v view, s *server, weights map[string]weight) ipc.Se
 	info.Transport = string(s.Transport)
 	info.Tools, info.Tokens = weights[s.Key].tools, weights[s.Key].tokens
 	if v.gateOf(s) != open {
-		info.Since = info.Since.UTC().Truncate(time.Second)
 		return info
 	}
 	st, ok := d.status(s.Key)

@@ -22,7 +22,12 @@ func (d *Daemon) writeMetrics(out io.Writer) {
 		ipc.StateReady: 0, ipc.StateStarting: 0, ipc.StateBackoff: 0, ipc.StateFailed: 0,
 		ipc.StateLazy: 0, ipc.StatePending: 0, ipc.StateDisabled: 0,
 	}
-	all := view{world: w, mine: w.byKey, open: w.byKey}
+	all := view{world: w, mine: w.byKey, open: map[string]*server{}}
+	for key, s := range w.byKey {
+		if s.gate == open || s.gate == unusable {
+			all.open[key] = s
+		}
+	}
 	for _, s := range w.servers {
 		states[d.serverInfo(all, s, nil).State]++
 	}
@@ -41,6 +46,7 @@ func (d *Daemon) writeMetrics(out io.Writer) {
 		gauge("toolsd_resident_bytes", "Resident memory of the daemon.", memory)
 	}
 	gauge("toolsd_goroutines", "Goroutines of the daemon.", runtime.NumGoroutine())
+	fmt.Fprint(out, "# HELP toolsd_calls_total Calls of tools by how they ended.\n# TYPE toolsd_calls_total counter\n")
 	for outcome, n := range d.calls.Counts() {
 		fmt.Fprintf(out, "toolsd_calls_total{outcome=%q} %d\n", outcome, n)
 	}

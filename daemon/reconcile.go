@@ -92,7 +92,14 @@ func (d *Daemon) reconcile() {
 	w.settings = snapshot.Settings
 	w.of, w.complete = snapshot, snapshot.Complete
 	w.problems = slices.Clone(snapshot.Problems)
-	before := d.world.Swap(w)
+	before := d.world.Load()
+	for _, s := range servers {
+		s.since = time.Now()
+		if old := before.byKey[s.Key]; old != nil && old.gate == s.gate && (old.fingerprint == s.fingerprint || s.gate != pending) {
+			s.since = old.since
+		}
+	}
+	d.world.Store(w)
 	if !maps.EqualFunc(before.settings.Categories, w.settings.Categories, sameCategory) ||
 		!slices.EqualFunc(before.settings.Synonyms, w.settings.Synonyms, slices.Equal) {
 		d.index.Configure(indexConfig(w.settings))

@@ -10,6 +10,7 @@ import (
 	"github.com/toolsd/toolsd/index"
 	"github.com/toolsd/toolsd/index/tool"
 	"github.com/toolsd/toolsd/ipc"
+	"github.com/toolsd/toolsd/watcher/clientconfig"
 )
 
 // Why explains a tool or a server: found or not, active where, held by what,
@@ -41,10 +42,14 @@ func (d *Daemon) Why(ctx context.Context, r ipc.WhyRequest) (*ipc.Why, error) {
 		d.whyMissing(out, v, s, name)
 		return out, nil
 	}
+	out.State = "unknown"
+	out.Reasons = append(out.Reasons, fmt.Sprintf("there is no tool and no server %q in what %s sees", subject, cwdWord(r.CWD)))
+	if near := tool.Nearest(subject, v.names(), 3); len(near) > 0 {
+		out.Hint = "did you mean the server " + strings.Join(near, " or ") + "?"
+		return out, nil
+	}
 	_, err := d.resolve(v, r.Subject)
-	e := ipc.AsError(err)
-	out.State, out.Hint = "unknown", e.Hint
-	out.Reasons = append(out.Reasons, e.Message+" in what "+cwdWord(r.CWD)+" sees")
+	out.Hint = ipc.AsError(err).Hint
 	return out, nil
 }
 
@@ -60,7 +65,14 @@ func (d *Daemon) whyServer(out *ipc.Why, v view, s *server) {
 	out.State, out.Hint = string(info.State), info.Hint
 	say := func(format string, args ...any) { out.Reasons = append(out.Reasons, fmt.Sprintf(format, args...)) }
 	if info.State == ipc.StatePending {
-		say("it is defined in %s, which does not belong to you alone, and waits for your approval", s.Source.File)
+		switch {
+		case d.trust.Revoked(trust.Subject(s.Key)):
+			say("you took back its approval with `toolsd distrust`; it is defined in %s", s.Source.File)
+		case s.Source.Scope == clientconfig.User:
+			say("it is defined in %s, and trust.userScope is ask: it waits for your approval", s.Source.File)
+		default:
+			say("it is defined in the project's file %s and waits for your approval, since projects may come from others", s.Source.File)
+		}
 		if s.Rejected {
 			say("Claude Code recorded that you rejected it")
 		}

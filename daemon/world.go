@@ -5,6 +5,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/toolsd/toolsd/daemon/trust"
 	"github.com/toolsd/toolsd/index/tool"
@@ -31,6 +32,7 @@ type server struct {
 	fingerprint trust.Fingerprint
 	details     trust.Details
 	gate        gate
+	since       time.Time             // of the gate
 	held        func(*tool.Tool) bool // nil: none is
 	redactor    *trust.Redactor
 	share       string // shared, project or session
@@ -138,15 +140,19 @@ func (v view) server(name string) *server {
 	return folded
 }
 
-// noSuchServer is the error for a name that v.server does not know.
-func (v view) noSuchServer(name string) *ipc.Error {
-	name = tool.CleanLine(name)
-	err := ipc.Errorf(ipc.CodeNotFound, "there is no server %q", name)
+func (v view) names() []string {
 	var names []string
 	for _, s := range v.list() {
 		names = append(names, s.Name)
 	}
-	if near := tool.Nearest(name, names, 3); len(near) > 0 {
+	return names
+}
+
+// noSuchServer is the error for a name that v.server does not know.
+func (v view) noSuchServer(name string) *ipc.Error {
+	name = tool.CleanLine(name)
+	err := ipc.Errorf(ipc.CodeNotFound, "there is no server %q", name)
+	if near := tool.Nearest(name, v.names(), 3); len(near) > 0 {
 		err.Candidates = near
 		return err.WithHint("did you mean %s?", strings.Join(near, " or "))
 	}

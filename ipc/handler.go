@@ -82,9 +82,9 @@ func NewHandler(b Backend, metrics func(io.Writer)) http.Handler {
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
-	mux.HandleFunc("/v1/", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, Errorf(CodeNotFound, "there is no %s %s", r.Method, r.URL.Path).
-			WithHint("the paths are status, search, tools, categories, why, trust, servers, sessions (GET) and activate, call, sessions, trust (POST), all under /v1/"))
+			WithHint("the paths are status, search, tools, categories, why, trust, servers, sessions (GET) and activate, call, sessions, trust (POST), all under /v1/; and /metrics, /debug/vars, /debug/pprof/"))
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		stamp(w.Header())

@@ -197,6 +197,8 @@ func essence(s Server) Server {
 	d := &s.Def
 	d.Source = clientconfig.Source{}
 	d.Include, d.Exclude, d.Secrets, d.Problem, d.Hint, d.Disabled = nil, nil, nil, "", "", false
+	// Expanding has put what these say into Env and Headers.
+	d.Origin, d.EnvFile, d.ForwardNeeded, d.HeaderVars, d.BearerVar = "", "", false, nil, ""
 	if len(d.Args) == 0 {
 		d.Args = nil
 	}
