@@ -51,6 +51,7 @@ type concept struct {
 type parsed struct {
 	concepts []concept
 	clauses  int
+	choice   []bool  // by clause: whether it is one of several alternatives
 	ideal    float32 // score of a tool that has every word in its name
 	rewrites []Rewrite
 	unknown  []string // words without any reading
@@ -73,10 +74,14 @@ func (c *corpus) parse(text string) *parsed {
 
 // words makes the concepts, without stop words where drop says so.
 func (q *parsed) words(text string, drop bool) {
-	q.clauses = 1
+	q.clauses, q.choice = 1, []bool{false}
 	// Without sentences a comma parts what is wanted ("read a file, run a script");
 	// within them it only parts phrases.
 	breaks := ".?!;\n。？！；"
+	// In one sentence "or" parts other words for the same tool ("search paintings or
+	// artwork lookup"): each is a clause, but none is a wish of its own. Among
+	// several sentences it mostly parts values ("lunch or dinner").
+	choices := !strings.ContainsAny(strings.TrimRight(text, breaks+" "), breaks)
 	if !strings.ContainsAny(strings.TrimRight(text, ".?! \n"), ".?!") {
 		breaks += ",，、"
 	}
@@ -86,11 +91,12 @@ func (q *parsed) words(text string, drop bool) {
 	}
 	var wholes []whole
 	group, groupFrom := -1, 0
-	end, pending := 0, false
+	end, pending, choice := 0, false, false
 	analyze(text, func(p piece) bool {
 		if p.group != group {
 			group, groupFrom = p.group, len(q.concepts)
-			pending = pending || strings.ContainsAny(text[end:p.start], breaks) || p.word == "or"
+			choice = choice || choices && p.word == "or"
+			pending = pending || choice || strings.ContainsAny(text[end:p.start], breaks)
 			end = p.end
 		}
 		if p.span > 1 {
@@ -107,8 +113,10 @@ func (q *parsed) words(text string, drop bool) {
 		}
 		if pending && len(q.concepts) > 0 {
 			q.clauses++
+			q.choice = append(q.choice, choice)
+			q.choice[q.clauses-2] = q.choice[q.clauses-2] || choice
 		}
-		pending = false
+		pending, choice = false, false
 		k := concept{word: p.word, stem: stem(p.word), clause: q.clauses - 1}
 		for i := len(q.concepts) - 1; i >= 0 && q.concepts[i].clause == k.clause; i-- {
 			if q.concepts[i].stem == k.stem {

@@ -17,7 +17,8 @@ import (
 //	        that matched) + nameCoverage · (share of the tool's name that matched)
 //	clause  for a query of several sentences, which often asks for several tools:
 //	        the best sentence's own score, and a bonus for being (nearly) the best
-//	        tool of a sentence, so that each sentence brings up its tool
+//	        tool of a sentence, so that each sentence brings up its tool; of
+//	        alternatives ("this or that") only the best one's own score
 //	server  a part of the average score of the tools of the same server: a tool
 //	        among others that fit is rarely the wrong one
 type scratch struct {
@@ -86,7 +87,7 @@ func (c *corpus) score(q *parsed, s *scratch) []hit {
 			ideal += c.rank.ideal(k.idf)
 		}
 		if q.clauses > 1 {
-			c.endClause(s, share, ideal)
+			c.endClause(s, share, ideal, q.choice[clause])
 		}
 	}
 	r := c.rank
@@ -127,8 +128,9 @@ func (c *corpus) nameShare(doc uint32, mask uint8) float32 {
 }
 
 // endClause rates the documents that a clause has touched as if the clause had
-// been the query.
-func (c *corpus) endClause(s *scratch, share, ideal float32) {
+// been the query. An alternative gives no bonus: its best tool may be one that the
+// other alternatives rule out ("search paintings" in any search tool).
+func (c *corpus) endClause(s *scratch, share, ideal float32, choice bool) {
 	r := c.rank
 	top := float32(0)
 	for _, d := range s.clause {
@@ -138,6 +140,9 @@ func (c *corpus) endClause(s *scratch, share, ideal float32) {
 	}
 	// A sentence that nothing fits well ("thank you for your help") has no best tool.
 	fits := float32(math.Sqrt(float64(min(top/ideal, 1))))
+	if choice {
+		fits = 0
+	}
 	for _, d := range s.clause {
 		x := &s.cells[d]
 		near := x.clause / top

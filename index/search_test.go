@@ -124,6 +124,34 @@ func TestListsOfNames(t *testing.T) {
 	}
 }
 
+// TestAlternatives: "or" between ways to say one thing does not bring up what fits
+// only one of them, while two sentences bring up a tool each.
+func TestAlternatives(t *testing.T) {
+	s := indexOf(t, Config{}, disk(t), described(t, "museum", map[string]string{"find_objects": "Look up paintings, sculptures and other works of art in the collection."}))
+	r := s.Search(Query{Text: "search painting or sculpture objects or art collection", Max: 1})
+	if got := names(r); !slices.Equal(got, []string{"find_objects"}) {
+		t.Errorf("alternatives: got %q", got)
+	}
+	got := names(s.Search(Query{Text: "Search. Show sculptures of the art collection.", Max: 2}))
+	slices.Sort(got)
+	if !slices.Equal(got, []string{"find_objects", "search"}) {
+		t.Errorf("two wishes: got %q", got)
+	}
+	for text, want := range map[string][]bool{
+		"read it or write it":                    {true, true},
+		"draw a plot, print or export it":        {false, true, true},
+		"Export lunch or dinner. Print it.":      {false, false},
+		"or":                                     {false},
+		"export or":                              {false},
+		"read a file, write a file":              {false, false},
+		"read one or write two; draw three nets": {false, false},
+	} {
+		if q := s.all.parse(text); !slices.Equal(q.choice, want) || q.clauses != len(want) {
+			t.Errorf("%q: %d clauses, alternatives %v, want %v", text, q.clauses, q.choice, want)
+		}
+	}
+}
+
 // TestRewrites says which words were read as others.
 func TestRewrites(t *testing.T) {
 	s := indexOf(t, Config{Synonyms: [][]string{{"kupfer", "copper"}}}, board(t), disk(t))
