@@ -161,7 +161,7 @@ func TestCallDeafServer(t *testing.T) {
 			if !errors.Is(err, ErrTimeout) {
 				t.Errorf("a deaf server: %v", err)
 			}
-			if took := time.Since(began); took > 4*time.Second {
+			if took := time.Since(began); took > patience { // a busy machine is late, a blocked caller never comes
 				t.Errorf("a deadline of 1 s took %v", took)
 			}
 		})

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/toolsd/toolsd/watcher/clientconfig"
 )
@@ -19,27 +20,33 @@ func hides(key string) bool { return slices.Contains(hiding, key) }
 
 var (
 	secretWord = `(?:token|secret|passw(?:or)?d|api[-_]?key|access[-_]?key|private[-_]?key|credential|authorization)`
-	secretKey  = regexp.MustCompile(`(?i)` + secretWord)
-	secretFlag = regexp.MustCompile(`(?i)^--?[\w-]*` + secretWord + `[\w-]*$`)
+	secretKey  = later(`(?i)` + secretWord)
+	secretFlag = later(`(?i)^--?[\w-]*` + secretWord + `[\w-]*$`)
 	// namesOf are keys that hold names of variables or headers, not values.
-	namesOf = regexp.MustCompile(`(?i)(env_vars?|env_keys|env_http_headers)$`)
+	namesOf = later(`(?i)(env_vars?|env_keys|env_http_headers)$`)
 	// inText finds logins within a text: of a url, in its query, after a scheme,
 	// and in NAME=value or NAME: value.
 	inText = []struct {
-		re *regexp.Regexp
+		re func() *regexp.Regexp
 		to string
 	}{
-		{regexp.MustCompile(`(://)[^/@\s"'<>]+@`), `${1}` + masked + `@`},
-		{regexp.MustCompile(`(?i)([?&][\w.-]*(?:key|token|secret|auth|pass|sig|credential)[\w.-]*=)[^&#\s"']+`), `${1}` + masked},
-		{regexp.MustCompile(`(?i)\b(bearer|basic)\s+[^\s"',}\]]{3,}`), `${1} ` + masked},
-		{regexp.MustCompile(`(?i)(\b[\w-]*` + secretWord + `[\w-]*\s*=\s*)[^\s"',&*][^\s"',&]*`), `${1}` + masked},
-		{regexp.MustCompile(`(?i)(\b(?:authorization|x-[\w-]*(?:key|token))\s*:\s*)[^\s"'*][^"'\n]*`), `${1}` + masked},
+		{later(`(://)[^/@\s"'<>]+@`), `${1}` + masked + `@`},
+		{later(`(?i)([?&][\w.-]*(?:key|token|secret|auth|pass|sig|credential)[\w.-]*=)[^&#\s"']+`), `${1}` + masked},
+		{later(`(?i)\b(bearer|basic)\s+[^\s"',}\]]{3,}`), `${1} ` + masked},
+		{later(`(?i)(\b[\w-]*` + secretWord + `[\w-]*\s*=\s*)[^\s"',&*][^\s"',&]*`), `${1}` + masked},
+		{later(`(?i)(\b(?:authorization|x-[\w-]*(?:key|token))\s*:\s*)[^\s"'*][^"'\n]*`), `${1}` + masked},
 	}
 )
 
+// later compiles a pattern at its first use: every command links this package,
+// and two use it.
+func later(text string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
+}
+
 func maskText(s string) string {
 	for _, r := range inText {
-		s = r.re.ReplaceAllString(s, r.to)
+		s = r.re().ReplaceAllString(s, r.to)
 	}
 	return s
 }
@@ -112,11 +119,11 @@ func maskScalar(token string, in *box) string {
 	isText := strings.HasPrefix(token, `"`)
 	value := unquote(token)
 	byFlag := in.next
-	in.next = in.list && secretFlag.MatchString(value)
+	in.next = in.list && secretFlag().MatchString(value)
 	switch {
 	case token == "null", token == `""`:
 		return token
-	case in.hide, byFlag, !in.list && isText && (secretKey.MatchString(in.key) && !namesOf.MatchString(in.key) || hides(in.key)):
+	case in.hide, byFlag, !in.list && isText && (secretKey().MatchString(in.key) && !namesOf().MatchString(in.key) || hides(in.key)):
 		return `"` + masked + `"`
 	}
 	return token
@@ -205,7 +212,7 @@ func maskLines(text string, toml bool) string {
 			key := strings.Trim(path[len(path)-1], `"' `)
 			value := m[4]
 			within := hiding || toml && slices.ContainsFunc(path[:len(path)-1], func(p string) bool { return hides(strings.Trim(p, `"' `)) })
-			secret := within || secretKey.MatchString(key) && !namesOf.MatchString(key)
+			secret := within || secretKey().MatchString(key) && !namesOf().MatchString(key)
 			switch {
 			case !toml && !within && (value == "" || strings.HasPrefix(value, "#") || value[0] == '&' || value[0] == '|' || value[0] == '>') && (hides(key) || secret):
 				hiding, indent = true, in+strings.Count(m[1], "-")
