@@ -165,7 +165,7 @@ func (c *corpus) read(q *parsed) {
 			q.rewrites = append(q.rewrites, Rewrite{Word: k.word, As: as, Why: why})
 		}
 	}
-	total := float32(0)
+	total, rarest := float32(0), c.idf(0)
 	for i := range q.concepts {
 		k := &q.concepts[i]
 		for _, v := range k.variants {
@@ -175,6 +175,7 @@ func (c *corpus) read(q *parsed) {
 		}
 		if len(k.variants) == 0 {
 			q.unknown = append(q.unknown, k.word)
+			k.idf = rarest // no tool has it: the more of these, the less is matched
 		}
 		total += k.idf
 	}

@@ -152,6 +152,15 @@ func TestAlternatives(t *testing.T) {
 	}
 }
 
+// TestUnknownWords: a word that no tool has counts as not matched.
+func TestUnknownWords(t *testing.T) {
+	s := indexOf(t, Config{}, board(t), disk(t))
+	with, without := s.Search(Query{Text: "write file zzyzxq 12345678"}), s.Search(Query{Text: "write file"})
+	if len(with.Matches) == 0 || with.Matches[0].Tool.Name != "write_file" || with.Confidence > .75*without.Confidence {
+		t.Errorf("%q with confidence %.2f, without the unknown words %.2f", names(with), with.Confidence, without.Confidence)
+	}
+}
+
 // TestRewrites says which words were read as others.
 func TestRewrites(t *testing.T) {
 	s := indexOf(t, Config{Synonyms: [][]string{{"kupfer", "copper"}}}, board(t), disk(t))
