@@ -50,6 +50,7 @@ type ServiceStatus struct {
 	Unit      string `json:"unit"`              // the file
 	Program   string `json:"program,omitempty"` // that it starts, where the manager tells
 	State     string `json:"state,omitempty"`   // in the manager's own words
+	Broken    bool   `json:"-"`                 // its last run ended with an error
 }
 
 // NoServicesError says that this machine, or this session, has no service manager
@@ -149,7 +150,7 @@ func (s *Service) Uninstall(ctx context.Context) (changed bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		if status.Installed && status.Unit != s.path {
+		if status.Installed && status.Unit != s.path && !sameFile(status.Unit, s.path) {
 			return false, &ServiceError{fmt.Sprintf("the service comes from %s, which this command did not write", status.Unit),
 				"stop it with `toolsd service stop`, or remove what installed it"}
 		}
@@ -165,6 +166,14 @@ func (s *Service) Uninstall(ctx context.Context) (changed bool, err error) {
 		return false, &ServiceError{"the service's file " + s.path + " cannot be removed", "remove it yourself: rm " + shellQuote(s.path)}
 	}
 	return there, nil
+}
+
+// sameFile reports whether a is b or a link to it: a manager that looks elsewhere is
+// given a link.
+func sameFile(a, b string) bool {
+	infoA, errA := os.Stat(a)
+	infoB, errB := os.Stat(b)
+	return errA == nil && errB == nil && os.SameFile(infoA, infoB)
 }
 
 // Status asks the manager. Without one it tells about the file alone, and the

@@ -182,6 +182,7 @@ func (s *Service) status(ctx context.Context) (ServiceStatus, error) {
 		out.Running = true
 		out.PID, _ = strconv.Atoi(p["MainPID"])
 	}
+	out.Broken = p["ActiveState"] == "failed" || p["SubState"] == "auto-restart"
 	if p["FragmentPath"] != "" {
 		out.Unit = p["FragmentPath"]
 	}

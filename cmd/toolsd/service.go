@@ -225,8 +225,12 @@ func (a *app) installService(ctx context.Context, service *platform.Service, sco
 	started, err := a.takeOver(ctx, service, scope, changed)
 	if err != nil && changed && !before.Installed {
 		// One that cannot run now cannot at the next login either.
-		if _, undoErr := service.Uninstall(ctx); undoErr != nil {
-			err = fmt.Errorf("%w (and it could not be taken out again: %v)", err, undoErr)
+		undo := "; the service was taken out again"
+		if _, undoErr := service.Uninstall(context.WithoutCancel(ctx)); undoErr != nil {
+			undo = fmt.Sprintf("; and it could not be taken out again: %v", undoErr)
+		}
+		if e, ok := errors.AsType[*ipc.Error](serviceProblem(err)); ok {
+			return false, ipc.Errorf(e.Code, "%s%s", e.Message, undo).WithHint("%s", e.Hint)
 		}
 	}
 	return changed || started, err
@@ -276,6 +280,11 @@ func (a *app) takeOver(ctx context.Context, service *platform.Service, scope ser
 	if foreign(scope) {
 		return a.startForeign(ctx, service, anew)
 	}
+	dirs, err := platform.FindDirs(a.getenv)
+	if err != nil {
+		return false, err
+	}
+	begin := sizeOf(filepath.Join(dirs.State, logName))
 	for range handovers {
 		info, err := a.serviceInfo(ctx, service)
 		switch {
@@ -297,7 +306,7 @@ func (a *app) takeOver(ctx context.Context, service *platform.Service, scope ser
 			return started, err
 		}
 		started, anew = true, false
-		if err := a.waitForAnswer(ctx); err != nil {
+		if err := a.waitForAnswer(ctx, service, begin); err != nil {
 			return started, err
 		}
 	}
@@ -361,25 +370,39 @@ func (a *app) endDaemon(ctx context.Context) error {
 	return waitUntilFree(ctx, filepath.Join(dirs.State, lockName))
 }
 
-// waitForAnswer returns when a daemon answers the handshake.
-func (a *app) waitForAnswer(ctx context.Context) error {
+// waitForAnswer returns when a daemon answers the handshake, or when the manager
+// says that its own ended with an error. begin is where its log ended before it was
+// started.
+func (a *app) waitForAnswer(ctx context.Context, service *platform.Service, begin int64) error {
 	ticker := time.NewTicker(pollEvery)
 	defer ticker.Stop()
 	end := time.After(startTimeout)
-	for {
+	what := fmt.Sprintf("the service was started, but no daemon answered within %v", startTimeout)
+	for i := 1; ; i++ {
 		client, dirs, err := a.running(ctx)
 		if err == nil {
 			client.Close()
 			return nil
 		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-end:
-			return &platform.ServiceError{What: fmt.Sprintf("the service was started, but no daemon answered at %s within %v: %v", dirs.Socket, startTimeout, err),
-				Do: "its log is " + filepath.Join(dirs.State, logName)}
+		var gaveUp bool
+		if i%50 == 0 { // asking the manager costs as much as fifty looks at the socket
+			status, err := service.Status(ctx)
+			gaveUp = err == nil && status.Broken
+			if gaveUp {
+				what = "the service's daemon ended while it started (" + status.State + ")"
+			}
 		}
+		if !gaveUp {
+			select {
+			case <-ticker.C:
+				continue
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-end:
+			}
+		}
+		e := startFailed(what, filepath.Join(dirs.State, logName), begin)
+		return ipc.Errorf(ipc.CodeInternal, "%s", e.Message).WithHint("%s", e.Hint)
 	}
 }
 
