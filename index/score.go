@@ -115,8 +115,10 @@ func (c *corpus) score(q *parsed, s *scratch) []hit {
 	return hits
 }
 
-// serverPrior keeps a server of one or two tools from vouching for itself.
-const serverPrior = 3
+// serverPrior is how many tools that do not fit every server is taken to have, so
+// that one or two tools alone do not vouch for themselves. More of them (3, 6) make
+// the evidence of small servers, which are most, too weak to matter.
+const serverPrior = 1
 
 // nameShare is the share of a tool's name that is covered by mask.
 func (c *corpus) nameShare(doc uint32, mask uint8) float32 {
