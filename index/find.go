@@ -98,6 +98,91 @@ func (c *corpus) named(text string, keep func(uint32) bool) map[uint32]uint8 {
 	return out
 }
 
+// listed returns the tools of a query that is nothing but a list of ids, or of two
+// or more exposed names, in the order of the query: whoever names tools so exactly
+// wants these and no neighbours. Parts stand between commas, spaces or newlines,
+// perhaps in quotes or brackets; a part may hold spaces where an id does. With
+// one part that is none, or is unknown, the query is a search.
+func (c *corpus) listed(text string, keep func(uint32) bool) []uint32 {
+	if len(text) > maxQueryText {
+		return nil
+	}
+	var out []uint32
+	parts, ids := 0, 0
+	take := func(words []string) bool {
+		part := strings.Join(words, " ")
+		if len(words) > 1 && !strings.Contains(part, "::") {
+			return false // clients allow no spaces in exposed names
+		}
+		docs, isID := c.exactly(part, keep)
+		if len(docs) == 0 {
+			return false
+		}
+		parts++
+		if isID {
+			ids++
+		}
+		for _, d := range docs {
+			if !slices.Contains(out, d) {
+				out = append(out, d)
+			}
+		}
+		return true
+	}
+	for _, line := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == '\n' || r == '\r' }) {
+		words := strings.Fields(line)
+		for len(words) > 0 {
+			n := min(len(words), maxIDWords)
+			for n > 0 && !take(words[:n]) {
+				n--
+			}
+			switch {
+			case n > 0:
+				words = words[n:]
+			case squash(words[0]) == "": // a bullet or a bracket
+				words = words[1:]
+			default:
+				return nil
+			}
+		}
+	}
+	if parts >= 2 || ids == parts {
+		return out
+	}
+	return nil
+}
+
+// maxIDWords is how many words an id has at most that is found in a list parted by
+// spaces. Servers are named by people, who use a few.
+const maxIDWords = 8
+
+// exactly returns the tools whose id, but for case, or whose exposed name a text
+// is. As in Find, the same bytes win over others.
+func (c *corpus) exactly(text string, keep func(uint32) bool) (docs []uint32, isID bool) {
+	for _, ref := range [...]string{text, strings.Trim(text, "\"'`()[]{}<>")} {
+		same := false
+		c.byReference(ref, func(doc uint32, _ uint8) {
+			t := c.docs[doc].tool
+			id := t.ID.String()
+			if keep != nil && !keep(doc) || !strings.EqualFold(id, ref) && t.Exposed != ref {
+				return
+			}
+			exact := id == ref || t.Exposed == ref
+			if exact && !same {
+				docs, same = docs[:0], true
+			}
+			if exact == same {
+				docs = append(docs, doc)
+			}
+			isID = isID || t.Exposed != ref
+		})
+		if len(docs) > 0 {
+			return docs, isID
+		}
+	}
+	return nil, false
+}
+
 // Find resolves an id, server.tool, server/tool, an exposed name or a bare tool
 // name: none, one, or the candidates. Case is ignored, but a tool of the same
 // bytes wins over others.

@@ -14,7 +14,8 @@ const DefaultMax = 5
 // Search ranks the visible tools for a query. Its Result names nothing but what
 // the View shows. Exact names and ids in the query come first, all of them; then
 // what scores at least .4 of the best; then the tools whose category the query
-// names.
+// names. A query that is a list of ids, or of exposed names, finds just these tools,
+// in its order.
 func (s *Snapshot) Search(q Query) Result {
 	c := s.corpusFor(q.View)
 	limit := q.Max
@@ -25,7 +26,14 @@ func (s *Snapshot) Search(q Query) Result {
 	if !possible {
 		return Result{}
 	}
+	listed := c.listed(q.Text, keep)
 	named := c.named(q.Text, keep)
+	if listed != nil {
+		clear(named)
+		for _, d := range listed {
+			named[d] = sameBytes
+		}
+	}
 	p := c.parse(q.Text)
 	sc := scratchPool.Get().(*scratch)
 	hits := c.score(p, sc)
@@ -65,7 +73,15 @@ func (s *Snapshot) Search(q Query) Result {
 	if q.Threshold > 0 {
 		hits = slices.DeleteFunc(hits, func(h hit) bool { return h.exact == 0 && float64(h.score) < q.Threshold })
 	}
-	slices.SortFunc(hits, c.compareHits)
+	if listed == nil {
+		slices.SortFunc(hits, c.compareHits)
+	} else {
+		hits = slices.DeleteFunc(hits, func(h hit) bool { return h.exact == 0 })
+		slices.SortFunc(hits, func(a, b hit) int {
+			return cmp.Compare(slices.Index(listed, a.doc), slices.Index(listed, b.doc))
+		})
+		p.rewrites = nil // a name is no slip of the finger
+	}
 	limit = max(limit, exact)
 	if len(hits) > limit {
 		hits = hits[:limit]

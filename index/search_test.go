@@ -124,6 +124,58 @@ func TestListsOfNames(t *testing.T) {
 	}
 }
 
+// TestListsOfIDs finds what an agent names exactly, in its order, and no neighbours.
+func TestListsOfIDs(t *testing.T) {
+	s := indexOf(t, Config{}, board(t), disk(t), described(t, "Paper Mill", map[string]string{"find sheets": "Find files.", "run": "Run."}))
+	for _, c := range []struct{ query, want string }{
+		{"board::run_drc", "board::run_drc"},
+		{"  Board::RUN_drc\n", "board::run_drc"},
+		{"disk::write_file board::run_drc", "disk::write_file board::run_drc"},
+		{"disk::write_file,board::run_drc,disk::search", "disk::write_file board::run_drc disk::search"},
+		{"disk::write_file,\n board::run_drc disk::read_file\r\n", "disk::write_file board::run_drc disk::read_file"},
+		{"disk::search disk::search board::add_via disk::search", "disk::search board::add_via"},
+		{"- `disk::search`\n- `board::add_via`", "disk::search board::add_via"},
+		{`["disk::search", "board::add_via"]`, "disk::search board::add_via"},
+		{"disk::lösche_alles, board::export_3d", "disk::lösche_alles board::export_3d"},
+		{"Paper Mill::find sheets disk::search Paper Mill::run", "Paper Mill::find sheets disk::search Paper Mill::run"},
+		{"disk_search board_add_via", "disk::search board::add_via"},
+		{"board_add_via\nboard::run_erc", "board::add_via board::run_erc"},
+	} {
+		for _, noCut := range []bool{false, true} {
+			var got []string
+			r := s.Search(Query{Text: c.query, Max: 1, NoCut: noCut, Threshold: 1e6})
+			for _, m := range r.Matches {
+				got = append(got, m.Tool.ID.String())
+			}
+			if strings.Join(got, " ") != c.want || r.Confidence != 1 || len(r.Rewrites) > 0 {
+				t.Errorf("%q: got %q, confidence %v, rewrites %v; want %s", c.query, got, r.Confidence, r.Rewrites, c.want)
+			}
+		}
+	}
+	for _, c := range []struct{ query, first string }{
+		{"search", "search"},                                  // a word that is a name
+		{"board_add_via", "add_via"},                          // one exposed name
+		{"board::add_via and its layers", "add_via"},          // words beside it
+		{"board::add_via, board::add_viaduct", "add_via"},     // one that does not resolve
+		{"board::add_via, board.run_drc", "add_via"},          // no full id
+		{"read_file write_file", "read_file"},                 // bare names
+		{"board::add_via board::export gerber", "add_via"},    // half an id
+		{"disk::search, Fill an area of the board", "search"}, // a name and a wish
+	} {
+		r := s.Search(Query{Text: c.query, Max: 9, NoCut: true})
+		if got := names(r); len(got) < 3 || got[0] != c.first {
+			t.Errorf("%q: got %q, want a search with %s first", c.query, got, c.first)
+		}
+	}
+	if r := s.Search(Query{Text: "disk::search board::add_via", Server: "disk", Max: 9, NoCut: true}); len(r.Matches) < 2 || names(r)[0] != "search" {
+		t.Errorf("an id outside of the asked server: %q", names(r))
+	}
+	shown := func(_ string, t *tool.Tool) bool { return t.Server != "board" }
+	if r := s.Search(Query{Text: "disk::search board::add_via", View: shown, NoCut: true}); slices.Contains(names(r), "add_via") || names(r)[0] != "search" {
+		t.Errorf("an id that the caller does not see: %q", names(r))
+	}
+}
+
 // TestAlternatives: "or" between ways to say one thing does not bring up what fits
 // only one of them, while two sentences bring up a tool each.
 func TestAlternatives(t *testing.T) {
