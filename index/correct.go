@@ -128,10 +128,10 @@ func (c *corpus) typos(w string) (one, two []uint32) {
 		if d := len(word) - len(w); d > 2*limit || d < -2*limit || len(word) < 3 {
 			continue
 		}
-		switch distance(w, word, limit) {
-		case 1:
+		switch d := distance(w, word, limit); {
+		case d == 1:
 			one = append(one, uint32(id))
-		case 2:
+		case d <= limit:
 			two = append(two, uint32(id))
 		}
 	}

@@ -204,6 +204,27 @@ func TestAlternatives(t *testing.T) {
 	}
 }
 
+// TestTypoLimit: a short word is one slip away from what it was meant to be.
+func TestTypoLimit(t *testing.T) {
+	s := indexOf(t, Config{}, board(t), disk(t))
+	for word, want := range map[string][]string{
+		"pxrt":   {"part"}, // one slip of four letters
+		"xpat":   nil,      // two slips, from part and pads
+		"copepr": {"copper"},
+		"cobbor": nil,        // three slips of six letters
+		"cobber": {"copper"}, // two
+	} {
+		one, two := s.all.typos(word)
+		var got []string
+		for _, id := range append(one, two...) {
+			got = append(got, s.all.dict.words[id])
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: read as %q, want %q", word, got, want)
+		}
+	}
+}
+
 // TestUnknownWords: a word that no tool has counts as not matched.
 func TestUnknownWords(t *testing.T) {
 	s := indexOf(t, Config{}, board(t), disk(t))
