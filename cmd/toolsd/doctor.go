@@ -117,7 +117,10 @@ func newDoctorCommand(a *app) *cobra.Command {
 		Short: "Look for what is wrong, with or without a daemon",
 		Long: `Look for what is wrong: directories, socket, daemon, service, config files,
 servers and tools. It works without a daemon and starts none. Each finding names
-the place and what to type. The exit code is 1 when something does not work.`,
+the place and what to type. The exit code is 1 when something does not work.
+
+The checks, by the code that --json prints:
+` + listOfChecks(),
 		Example: `  toolsd doctor
   toolsd doctor --fix          mend what is safe to mend
   toolsd doctor --json | jq '.checks[] | select(.status == "fail")'`,
@@ -147,6 +150,15 @@ the place and what to type. The exit code is 1 when something does not work.`,
 	}
 	cmd.Flags().BoolVar(&fix, "fix", false, "mend what is safe: modes of own directories and files, a stale socket, a damaged index, leftover processes")
 	return cmd
+}
+
+// listOfChecks is for the help.
+func listOfChecks() string {
+	var b strings.Builder
+	for _, c := range checks {
+		fmt.Fprintf(&b, "\n  %-20s%s", c.code, c.about)
+	}
+	return b.String()
 }
 
 // admit finds out what the checks share. Only what makes every check senseless is
