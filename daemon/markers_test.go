@@ -419,3 +419,185 @@ func TestMarkersOfHiddenServers(t *testing.T) {
 		})
 	}
 }
+
+// dirty holds characters of all classes that are hidden or that steer a terminal:
+// C0, ESC, C1, bidi controls and isolates, zero width, tags.
+const dirty = "d\x01\x07\x1b[31mi\u009b1m\u0085r\u202e\u2066t\u200b\ufeff\u2060y\U000E0041\U000E007F"
+
+// hiddenIn returns the characters of those classes that a text holds. They are
+// spelled out here, so that no mistake of the code that cleans is shared.
+func hiddenIn(s string) (found []string) {
+	for i, r := range s {
+		if r < 0x20 && r != '\n' && r != '\t' && r != '\r' || r >= 0x80 && r <= 0x9f || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 ||
+			r == 0x200b || r == 0xfeff || r == 0x2060 || r >= 0xe0000 && r <= 0xe007f {
+			found = append(found, fmt.Sprintf("U+%04X in %q", r, s[max(0, i-40):min(len(s), i+40)]))
+		}
+	}
+	return found
+}
+
+// hiddenInJSON looks into every key and string of a document.
+func hiddenInJSON(t testing.TB, doc []byte) (found []string) {
+	t.Helper()
+	var walk func(v any)
+	walk = func(v any) {
+		switch v := v.(type) {
+		case string:
+			found = append(found, hiddenIn(v)...)
+		case []any:
+			for _, e := range v {
+				walk(e)
+			}
+		case map[string]any:
+			for k, e := range v {
+				found = append(found, hiddenIn(k)...)
+				walk(e)
+			}
+		}
+	}
+	var v any
+	if err := json.Unmarshal(doc, &v); err != nil {
+		t.Fatalf("%v in %.300s", err, doc)
+	}
+	walk(v)
+	return found
+}
+
+// TestHiddenCharactersInMetadata has them in everything that a server, a config
+// file or an agent can put into words. None is in an answer, but results keep
+// every byte.
+func TestHiddenCharactersInMetadata(t *testing.T) {
+	m := newMachine(t)
+	quoted := strings.TrimSpace(string(ipc.Encode(dirty)))
+	words := filepath.Join(m.home, "words.json")
+	result := `{"content":[{"type":"text","text":` + quoted + `}],"structuredContent":{` + quoted + `:1.50}}`
+	m.write(words, faultserver.Words{
+		Instructions: dirty, Stderr: dirty + " on stderr\n", Error: dirty + " as an error",
+		Tools: []json.RawMessage{
+			json.RawMessage(`{"name":"good","title":` + quoted + `,"description":` + quoted + `,"annotations":{"title":` + quoted + `},"inputSchema":{"type":"object","properties":{` + quoted +
+				`:{"type":"string","description":` + quoted + `,"enum":[` + quoted + `]}}}}`),
+			json.RawMessage(`{"name":"bad_call","inputSchema":{}}`),
+			json.RawMessage(`{"name":` + string(ipc.Encode("named"+dirty)) + `,"inputSchema":{}}`),
+		},
+		Result: json.RawMessage(result),
+	})
+	m.config(object{
+		"evil":         fault("script=" + words),
+		"sly" + dirty:  fault("ok", object{"env": object{"N": "1"}}),
+		"shout":        object{"command": "/bin/sh", "args": []string{"-c", `cat "$0" >&2; exit 3`, words}},
+		"none":         object{"command": "no-such-" + dirty},
+		"far":          object{"url": "http://127.0.0.1:9/" + dirty},
+		"odd" + dirty:  object{"args": true},
+		"needs" + "it": object{"command": "x", "args": []string{"${MISSING" + dirty + "}", "${" + dirty + "}"}},
+	}, object{
+		"categories": object{"cat": object{"description": dirty, "tools": []string{"evil::*"}}, "cat" + dirty: object{"description": dirty, "tools": []string{"evil::*"}}},
+		dirty:        1, "toolSearch": object{"minPct": 0, "minTokens": 0, dirty: 2}, "trust": object{"tools": dirty},
+	})
+	m.write(filepath.Join(m.home, ".cursor", "mcp.json"), `{"mcpServers": {`+quoted+`: {"args": true, `+quoted+`: 1}, "c": {"command": {}}}, `+quoted+`: [], "x": `+dirty+`}`)
+	m.write(m.project+"/.mcp.json", object{"mcpServers": object{
+		"theirs":         object{"command": "./" + dirty, "args": []string{"-c", dirty}, "env": object{dirty: dirty}, "cwd": dirty},
+		"theirs" + dirty: object{"url": "https://x.invalid/" + dirty, "headers": object{"X-" + dirty: dirty}},
+		"theirs too":     object{"type": dirty, "command": true},
+	}})
+	r := m.start()
+	r.untilState("evil", ipc.StateReady)
+	r.until("the others failed", func() bool {
+		return r.server("shout").Problem != "" && r.server("none").Problem != "" && r.server("far").Problem != ""
+	})
+	a, err := r.agent(t.Context(), "client "+dirty, m.project)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.leave()
+	check := func(what string, doc []byte) {
+		t.Helper()
+		if found := hiddenInJSON(t, doc); len(found) > 0 {
+			t.Errorf("%s: %s", what, strings.Join(found[:min(len(found), 4)], "; "))
+		}
+	}
+	cwd := "?cwd=" + url.QueryEscape(m.project)
+	status := r.get("/v1/status" + cwd)
+	if !strings.Contains(status, "client dity") && !strings.Contains(status, "client d[31mi1mrty") {
+		t.Errorf("the session is not in %s", status)
+	}
+	var names []string
+	s, err := r.Status(t.Context(), ipc.StatusRequest{CWD: m.project})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, server := range s.Servers {
+		names = append(names, server.Name)
+	}
+	names = append(names, "evil::good", "evil::bad_call", "evil::named"+dirty, "sly"+dirty, dirty, "evil::"+dirty, dirty+"::x")
+	for _, path := range []string{"status", "servers", "sessions", "tools", "categories", "trust"} {
+		check(path, []byte(r.get("/v1/"+path+cwd)))
+	}
+	for _, n := range names {
+		q := url.QueryEscape(n)
+		for _, path := range []string{"why" + cwd + "&subject=", "log" + cwd + "&name=", "trust" + cwd + "&name=", "categories" + cwd + "&name=", "tools" + cwd + "&server=", "tools" + cwd + "&category="} {
+			check(path+n, []byte(r.get("/v1/"+path+q)))
+		}
+		activated, err := r.client.Activate(t.Context(), ipc.ActivateRequest{ToolIDs: []string{n}, CWD: m.project})
+		if check("activate "+n, ipc.Encode(activated)); err != nil {
+			check("activate "+n, ipc.Encode(ipc.AsError(err)))
+		}
+		if n != "evil::bad_call" {
+			if _, err := r.client.Call(t.Context(), ipc.CallRequest{ToolID: n, Arguments: json.RawMessage(`{` + quoted + `:1}`), CWD: m.project}); err != nil {
+				check("call "+n, ipc.Encode(ipc.AsError(err)))
+			}
+		}
+	}
+	for _, q := range []string{"good", "bad call", "evil good dirty", "named", "cat", "mrt"} {
+		found, err := r.client.Search(t.Context(), ipc.SearchRequest{Query: q, Max: 50, Explain: true, CWD: m.project})
+		if err != nil {
+			t.Fatal(err)
+		}
+		check("search "+q, ipc.Encode(found))
+		text, _, err := a.tool(t.Context(), "tool_search", object{"query": q})
+		if err != nil {
+			t.Fatal(err)
+		}
+		check("tool_search "+q, []byte(text))
+	}
+	if err := a.list(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	check("initialize", a.hello)
+	check("tools/list", a.listed)
+	for _, name := range []string{"list_tool_categories", "get_category_tools"} {
+		text, _, err := a.tool(t.Context(), name, object{"category": "cat"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		check(name, ipc.Encode(text))
+	}
+
+	// Results are the server's, to the byte.
+	raw, err := r.client.Call(t.Context(), ipc.CallRequest{ToolID: "evil::good"})
+	if err != nil || string(raw) != result {
+		t.Errorf("over the socket: %s %v, want %s", raw, err, result)
+	}
+	for range 2 { // the first only shows the definition
+		got, err := a.ask(t.Context(), "tools/call", object{"name": "evil_good", "arguments": object{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw = got.Result
+	}
+	if string(raw) != result {
+		t.Errorf("through the shim: %s, want %s", raw, result)
+	}
+	message := ""
+	for range 2 {
+		got, err := a.ask(t.Context(), "tools/call", object{"name": "evil_bad_call", "arguments": object{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Error != nil {
+			message = got.Error.Message
+		}
+	}
+	if message != dirty+" as an error" {
+		t.Errorf("the error of the server came through as %q", message)
+	}
+}

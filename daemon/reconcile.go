@@ -143,7 +143,12 @@ func indexConfig(s settings.Settings) index.Config {
 	c := index.Config{Synonyms: s.Synonyms}
 	for _, name := range slices.Sorted(maps.Keys(s.Categories)) {
 		category := s.Categories[name]
-		c.Categories = append(c.Categories, index.CategoryConfig{Name: name, Description: category.Description, Tools: category.Tools})
+		shown := tool.CleanLine(name)
+		if _, taken := s.Categories[shown]; shown == "" || shown != name && taken {
+			continue // it would pass for another one
+		}
+		description, _ := tool.Clean(category.Description)
+		c.Categories = append(c.Categories, index.CategoryConfig{Name: shown, Description: description, Tools: category.Tools})
 	}
 	return c
 }

@@ -167,6 +167,7 @@ func TestNothingOutlivesAKill(t *testing.T) {
 				kill(t, daemon)
 			}
 			if test.daemon && test.keeper {
+				t.Logf("with both gone the descendant lives: %v", lives(descendant))
 				w.run(t, "start")
 			}
 			old := func() (left []string) {
