@@ -81,8 +81,8 @@ func (q *parsed) words(text string, drop bool) {
 	// In one sentence "or" parts other words for the same tool ("search paintings or
 	// artwork lookup"): each is a clause, but none is a wish of its own. Among
 	// several sentences it mostly parts values ("lunch or dinner").
-	choices := !strings.ContainsAny(strings.TrimRight(text, breaks+" "), breaks)
-	if !strings.ContainsAny(strings.TrimRight(text, ".?! \n"), ".?!") {
+	choices := !several(text, breaks)
+	if !several(text, ".?!") {
 		breaks += ",，、"
 	}
 	type whole struct {
@@ -96,7 +96,7 @@ func (q *parsed) words(text string, drop bool) {
 		if p.group != group {
 			group, groupFrom = p.group, len(q.concepts)
 			choice = choice || choices && p.word == "or"
-			pending = pending || choice || strings.ContainsAny(text[end:p.start], breaks)
+			pending = pending || choice || parts(text[end:p.start], breaks)
 			end = p.end
 		}
 		if p.span > 1 {
@@ -130,6 +130,28 @@ func (q *parsed) words(text string, drop bool) {
 		for i := w.from; i < w.to; i++ {
 			q.concepts[i].variants = append(q.concepts[i].variants, variant{as: w.word, how: byJoined})
 		}
+	}
+}
+
+// parts reports whether the text between two words ends a clause. A full stop with
+// nothing beside it belongs to a name or number (next.js, 3.5).
+func parts(between, breaks string) bool {
+	return between != "." && strings.ContainsAny(between, breaks)
+}
+
+// several reports whether one of the marks parts a text. Those at its end do not,
+// and neither does a full stop as in parts.
+func several(text, marks string) bool {
+	text = strings.TrimRight(text, marks+" \n")
+	for {
+		i := strings.IndexAny(text, marks)
+		if i < 0 {
+			return false
+		}
+		if text[i] != '.' || isSpace(text[i+1]) { // the text does not end in a mark
+			return true
+		}
+		text = text[i+1:]
 	}
 }
 

@@ -196,6 +196,8 @@ func TestAlternatives(t *testing.T) {
 		"or":                                     {false},
 		"export or":                              {false},
 		"read a file, write a file":              {false, false},
+		"write next.js or print version 3.5":     {true, true},
+		"Draw it. Print it":                      {false, false},
 		"read one or write two; draw three nets": {false, false},
 	} {
 		if q := s.all.parse(text); !slices.Equal(q.choice, want) || q.clauses != len(want) {
