@@ -36,6 +36,10 @@ func (a *app) connect(ctx context.Context) (*ipc.Client, error) {
 	if !errors.Is(err, errNoneRuns) {
 		return client, err
 	}
+	if err := elsewhere(ctx, dirs, false); err != nil {
+		client.Close()
+		return nil, err
+	}
 	if a.noStart || a.getenv("TOOLSD_NO_START") == "1" {
 		return nil, ipc.Errorf(ipc.CodeNoDaemon, "no daemon runs at %s, and starting one is forbidden here", dirs.Socket).
 			WithHint("start it with `toolsd start`")
@@ -110,6 +114,7 @@ func (a *app) startDaemon(ctx context.Context, client *ipc.Client, dirs platform
 	ticker := time.NewTicker(pollEvery)
 	defer ticker.Stop()
 	pause, again := startAgain, time.Time{}
+	began := time.Now()
 	for i := 0; ; i++ {
 		if now := time.Now(); now.After(again) {
 			if _, err := platform.StartDetached(self, []string{"serve", detachedFlag + "=" + token}, nil, log); err != nil {
@@ -132,9 +137,14 @@ func (a *app) startDaemon(ctx context.Context, client *ipc.Client, dirs platform
 		if e, ok := errors.AsType[*ipc.Error](err); ok && e.Code == ipc.CodeVersionSkew {
 			return nil, err
 		}
-		// Its log is read every tenth time only: reading costs more than dialling.
-		if i%10 == 9 && strings.Contains(lastLines(log, begin, 100), "start="+token) {
+		if i%10 != 9 {
+			continue // reading files costs more than dialling
+		}
+		if strings.Contains(lastLines(log, begin, 100), "start="+token) {
 			return nil, startFailed("the daemon ended while it started", log, begin)
+		}
+		if err := elsewhere(ctx, dirs, time.Since(began) > elsewhereAfter); err != nil {
+			return nil, err
 		}
 	}
 }

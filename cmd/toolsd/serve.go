@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"time"
 
@@ -77,15 +78,23 @@ func (a *app) serve(ctx context.Context, token string) error {
 	if hardenErr != nil {
 		log.Warn("protecting this process", "cause", hardenErr)
 	}
+	done := make(chan struct{})
+	var recording sync.WaitGroup
+	recording.Go(func() { recordSocket(dirs, done) })
 	err = daemon.New(daemon.Options{
 		Dirs: dirs, Log: log, Executable: self, Getenv: a.getenv, Environ: os.Environ,
 		FixedNames: shim.FixedNames(), FixedTokens: shim.FixedTokens(),
 	}).Run(ctx)
+	close(done)
+	recording.Wait()
 	locked := errors.Is(err, platform.ErrLocked)
 	switch {
 	case err == nil, ctx.Err() != nil && errors.Is(err, context.Canceled), locked && token != "":
 		return nil
 	case locked:
+		if err := elsewhere(ctx, dirs, false); err != nil {
+			return err
+		}
 		message := "another daemon runs"
 		if pid, ok := platform.LockHolder(filepath.Join(dirs.State, lockName)); ok {
 			message += fmt.Sprintf(" (process %d)", pid)
@@ -112,10 +121,17 @@ func newStartCommand(a *app) *cobra.Command {
 		Example: "  toolsd start",
 		Args:    takes(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if a.noStart {
+				return usage(cmd, "--no-start forbids what `toolsd start` does").WithHint("leave --no-start out, or type `toolsd status --no-start` to see whether a daemon runs")
+			}
 			ctx := cmd.Context()
 			client, dirs, err := a.running(ctx)
 			started := errors.Is(err, errNoneRuns)
 			if started {
+				if err = elsewhere(ctx, dirs, false); err != nil {
+					client.Close()
+					return err
+				}
 				client, err = a.startDaemon(ctx, client, dirs)
 			}
 			if err != nil {
@@ -163,8 +179,14 @@ func (a *app) stop(ctx context.Context) error {
 			a.print(daemonAnswer{}, func(s *screen) { s.line("no daemon runs") })
 			return nil
 		}
+		if err := elsewhere(ctx, dirs, false); err != nil {
+			return err
+		}
 		// One that is ending, or that has not bound its socket yet.
 		if err := waitUntilFree(ctx, lock); err != nil {
+			if err := elsewhere(ctx, dirs, true); err != nil {
+				return err
+			}
 			return err
 		}
 		a.print(daemonAnswer{Changed: true}, func(s *screen) { s.line("stopped") })
