@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -38,6 +39,7 @@ type app struct {
 	getenv func(string) string
 
 	buffer  *bufio.Writer // under out
+	cobra   bytes.Buffer  // what cobra itself prints: helps and completion scripts
 	json    bool
 	cwd     string
 	noStart bool
@@ -71,9 +73,15 @@ func run(args []string, in, out, errs *os.File) int {
 	root := newRoot(a)
 	root.SetArgs(args)
 	root.SetIn(in)
-	root.SetOut(buffered)
 	root.SetErr(errs)
 	err := root.ExecuteContext(ctx)
+	if a.cobra.Len() > 0 {
+		if a.json && !strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) { // a shell asks for what follows --json
+			a.out.bytes(ipc.Encode(textAnswer{a.cobra.String()}))
+		} else {
+			a.out.bytes(a.cobra.Bytes())
+		}
+	}
 	if !a.json && !a.ran {
 		a.json = asksForJSON(args) // cobra stops reading flags at the first mistake
 	}
@@ -83,6 +91,11 @@ func run(args []string, in, out, errs *os.File) int {
 		return exitFailed
 	}
 	return code
+}
+
+// textAnswer is a help or a completion script with --json.
+type textAnswer struct {
+	Text string `json:"text"`
 }
 
 // wantedSignals ask a verb to end. One that is ignored, by nohup or for a job in

@@ -30,6 +30,9 @@ func (a *app) callArguments(typed []string, flag *string, definition func() (jso
 		switch {
 		case t == "-":
 			use("- (standard input)")
+		case t == "@":
+			return nil, ipc.Errorf(ipc.CodeUsage, "there is no file name behind the @").
+				WithHint("@file reads the arguments from a file, - reads them from standard input")
 		case strings.HasPrefix(t, "@") && !strings.Contains(t, "="):
 			use(t)
 			file = t[1:]
@@ -55,10 +58,10 @@ func (a *app) callArguments(typed []string, flag *string, definition func() (jso
 			return nil, fmt.Errorf("reading the arguments from standard input: %w", err)
 		}
 		return jsonObject("standard input", data)
-	case file != "" || typed[0] == "@":
+	case file != "":
 		data, err := os.ReadFile(file)
 		if err != nil {
-			return nil, ipc.Errorf(ipc.CodeUsage, "reading the arguments: %v", err)
+			return nil, ipc.Errorf(ipc.CodeUsage, "reading the arguments: %v", err).WithHint("@%s means the file %s, whose text is a JSON object", file, file)
 		}
 		return jsonObject(file, data)
 	}

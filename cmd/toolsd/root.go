@@ -2,7 +2,10 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"io"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -79,6 +82,7 @@ daemon starts it.`,
 		},
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: false},
 	}
+	root.SetOut(&a.cobra) // before the completion commands are made, which keep it
 	flags := root.PersistentFlags()
 	flags.BoolVar(&a.json, "json", false, "print one JSON document")
 	flags.StringVar(&a.cwd, "cwd", "", "see what this `directory` sees (default: the present one)")
@@ -99,12 +103,55 @@ daemon starts it.`,
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {
-		if cmd.Name() == "completion" || cmd.Name() == "help" {
+		switch cmd.Name() {
+		case "completion":
 			cmd.GroupID = "run"
+			cmd.Args = oneOf
+			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		case "help":
+			cmd.GroupID = "run"
+			cmd.Args = aVerb
 		}
 		markRan(a, cmd)
 	}
 	return root
+}
+
+// oneOf is the check of a command that only has commands below it.
+func oneOf(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var names []string
+	for _, c := range cmd.Commands() {
+		if !c.Hidden {
+			names = append(names, c.Name())
+		}
+	}
+	e := usage(cmd, "there is no `%s %s`", cmd.CommandPath(), args[0])
+	if near := tool.Nearest(args[0], names, 1); len(near) > 0 {
+		return e.WithHint("did you mean `%s %s`?", cmd.CommandPath(), near[0])
+	}
+	return e.WithHint("it is one of %s", strings.Join(names, ", "))
+}
+
+// aVerb is the check of what help is asked for.
+func aVerb(cmd *cobra.Command, args []string) error {
+	at, rest, err := cmd.Root().Find(args)
+	if err == nil && len(rest) == 0 {
+		return nil
+	}
+	if at != nil && at != cmd.Root() && len(rest) > 0 {
+		if at.HasSubCommands() {
+			return oneOf(at, rest)
+		}
+		return usage(cmd, "there is nothing below `%s`", at.CommandPath()).WithHint("`toolsd help %s` shows its help", at.Name())
+	}
+	e := usage(cmd, "there is no verb %q to help with", args[0]).WithHint("`toolsd --help` lists the verbs")
+	if near := tool.Nearest(args[0], verbNames(cmd.Root()), 1); len(near) > 0 {
+		e.WithHint("did you mean `toolsd help %s`?", near[0])
+	}
+	return e
 }
 
 // verbsForCommands rewords what cobra prints: here a command is a verb, and one
@@ -145,12 +192,33 @@ func markRan(a *app, cmd *cobra.Command) {
 
 // flagError is what a flag that does not exist or fit is answered with.
 func flagError(cmd *cobra.Command, err error) error {
-	e := usage(cmd, "%v", err)
-	name, ok := strings.CutPrefix(err.Error(), "unknown flag: --")
+	if unfit, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		return unfitFlag(cmd, unfit.GetFlag(), unfit.GetValue())
+	}
+	if bare, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
+		f := bare.GetFlag()
+		placeholder, _ := pflag.UnquoteUsage(f)
+		return usage(cmd, "%s needs a value", flagName(f)).WithHint("it is typed %s %s", flagName(f), placeholder)
+	}
+	unknown, ok := errors.AsType[*pflag.NotExistError](err)
 	if !ok {
-		return e
+		return usage(cmd, "%v", err)
+	}
+	name := unknown.GetSpecifiedName()
+	if letters := unknown.GetSpecifiedShortnames(); letters != "" {
+		e := ipc.Errorf(ipc.CodeUsage, "there is no flag -%s", letters)
+		switch {
+		case letters[0] >= '0' && letters[0] <= '9':
+			return e.WithHint("a value that begins with - stands behind --: `%s … -- -%s`", cmd.CommandPath(), letters)
+		case !cmd.HasParent() && (name == "v" || name == "V"):
+			return e.WithHint("`toolsd version` prints the version")
+		}
+		return e.WithHint("`%s --help` lists the flags", cmd.CommandPath())
 	}
 	name, _, _ = strings.Cut(name, "=")
+	if !cmd.HasParent() && slices.Contains(verbNames(cmd), name) {
+		return ipc.Errorf(ipc.CodeUsage, "there is no flag --%s", name).WithHint("it is a verb: `toolsd %s`", name)
+	}
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if !f.Hidden {
@@ -163,14 +231,45 @@ func flagError(cmd *cobra.Command, err error) error {
 	return ipc.Errorf(ipc.CodeUsage, "there is no flag --%s", name).WithHint("`%s --help` lists the flags", cmd.CommandPath())
 }
 
-func nearestVerbs(root *cobra.Command, typed string) []string {
+// unfitFlag says what a flag takes, in place of what the parser of its type says.
+func unfitFlag(cmd *cobra.Command, f *pflag.Flag, value string) *ipc.Error {
+	want, example := "", ""
+	switch f.Value.Type() {
+	case "int":
+		want, example = "a whole number", flagName(f)+" 10"
+	case "duration":
+		want, example = "a time with its unit", flagName(f)+" 30s"
+		if _, err := strconv.ParseUint(value, 10, 32); err == nil {
+			example = flagName(f) + " " + value + "s"
+		}
+	case "bool":
+		want, example = "true or false", "--"+f.Name
+	default:
+		return usage(cmd, "%s does not take %q", flagName(f), value)
+	}
+	return usage(cmd, "%s takes %s, not %q", flagName(f), want, value).WithHint("for example %s", example)
+}
+
+// flagName is a flag as it is typed most.
+func flagName(f *pflag.Flag) string {
+	if f.Shorthand != "" {
+		return "-" + f.Shorthand
+	}
+	return "--" + f.Name
+}
+
+func verbNames(root *cobra.Command) []string {
 	var names []string
 	for _, c := range root.Commands() {
 		if !c.Hidden {
 			names = append(names, c.Name())
 		}
 	}
-	near := tool.Nearest(typed, names, 2)
+	return names
+}
+
+func nearestVerbs(root *cobra.Command, typed string) []string {
+	near := tool.Nearest(typed, verbNames(root), 2)
 	for i := range near {
 		near[i] = "`toolsd " + near[i] + "`"
 	}

@@ -24,6 +24,9 @@ func newToolsCommand(a *app) *cobra.Command {
 		Args:              takes(0, 1, "at most one server"),
 		ValidArgsFunction: first(a.completeServers),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if compact && markdown {
+				return usage(cmd, "--compact and --markdown are two forms of the list, and only one can be printed").WithHint("leave one of them out")
+			}
 			client, dir, err := a.reach(cmd.Context())
 			if err != nil {
 				return err
@@ -55,7 +58,6 @@ func newToolsCommand(a *app) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&compact, "compact", false, "one line per deferred tool, for grep and for agents")
 	cmd.Flags().BoolVar(&markdown, "markdown", false, "an inventory by category")
-	cmd.MarkFlagsMutuallyExclusive("compact", "markdown")
 	return cmd
 }
 
@@ -81,7 +83,7 @@ func showTools(s *screen, list *ipc.ToolList, all bool) {
 		s.line("%s  %s", s.style(bold, cleanLine(server.Name)), s.style(dim, fmt.Sprintf("%s, %s", count(server.Tools, "tool", "tools"), count(server.Tokens, "token", "tokens"))))
 		var rows [][]cell
 		for _, t := range byServer[server.Name] {
-			rows = append(rows, []cell{{"  " + t.Tool, cyan}, plain(thousands(t.Tokens)), reached(t), plain(firstSentence(t.Description))})
+			rows = append(rows, []cell{{"  " + t.Tool, cyan}, plain(thousands(t.Tokens)), reached(t, list.Context.Mode), plain(firstSentence(t.Description))})
 		}
 		if len(rows) > 0 {
 			s.table([]string{"  tool", "tokens>", "reached", "description"}, rows)
@@ -94,12 +96,17 @@ func showTools(s *screen, list *ipc.ToolList, all bool) {
 	}
 }
 
-func reached(t ipc.ToolEntry) cell {
+// reached says how an agent gets at a tool. In direct mode it is given those too
+// that a search would have to find.
+func reached(t ipc.ToolEntry, mode ipc.Mode) cell {
 	style := dim
 	if t.Reached != ipc.Deferred {
 		style = green
 	}
 	text := string(t.Reached)
+	if mode == ipc.Direct && t.Reached == ipc.Deferred {
+		text = "listed"
+	}
 	if t.State != ipc.ToolReady {
 		text += ", " + string(t.State)
 	}
