@@ -6,8 +6,10 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
@@ -145,7 +147,9 @@ func TestScreenIsClean(t *testing.T) {
 	showTools(s, &ipc.ToolList{Tools: []ipc.ToolEntry{{ToolInfo: info, Warning: []string{evil}}}, Servers: []ipc.ServerTotal{{Name: evil}}}, true)
 	showCompact(s, []ipc.ToolEntry{{ToolInfo: info, Reached: ipc.Deferred}})
 	showMarkdown(s, &ipc.ToolList{Tools: []ipc.ToolEntry{{ToolInfo: info}}})
-	showServers(s, []ipc.ServerInfo{{Name: evil, Problem: evil, Hint: evil, Notes: []string{evil}, Sources: []string{evil}, Scope: evil, Transport: evil}}, ipc.Totals{})
+	servers := []ipc.ServerInfo{{Name: evil, Problem: evil, Hint: evil, Notes: []string{evil}, Sources: []string{evil}, Scope: evil, Transport: evil}}
+	showServers(s, servers, ipc.Totals{})
+	showServerProblems(s, servers)
 	showProblems(s, []ipc.Problem{{File: evil, Server: evil, Message: evil, Hint: evil}})
 	showSessions(s, []ipc.SessionInfo{{Client: evil, Version: evil, CWD: evil}})
 	s.trustInfo(ipc.TrustInfo{Name: evil, State: evil, Scope: evil, Source: evil, Binary: evil, Argv: []string{evil}, URL: evil,
@@ -158,6 +162,41 @@ func TestScreenIsClean(t *testing.T) {
 	if cleaned, changed := tool.Clean(evil); !changed || cleaned == evil {
 		t.Error("the test's text needs no cleaning")
 	}
+}
+
+// TestServersFitATerminal: one row is one line of 80 columns, and the files of
+// different clients look different.
+func TestServersFitATerminal(t *testing.T) {
+	var out strings.Builder
+	s := &screen{w: &out, terminal: true, width: 80}
+	row := func(name string, sources ...string) ipc.ServerInfo {
+		return ipc.ServerInfo{Name: name, State: ipc.StateStarting, PID: 1234567, Tools: 1234, Tokens: 123456, Memory: 200 << 20,
+			Scope: "project", Transport: "streamable-http", Since: time.Now().Add(-30 * time.Hour), Sources: sources}
+	}
+	showServers(s, []ipc.ServerInfo{
+		row("board", "/srv/users/somebody/.config/Code/User/profiles/work/mcp.json"),
+		row("notes", "/srv/users/somebody/.config/Cursor/User/globalStorage/mcp.json"),
+		row("a-name-that-is-longer-than-anybody-would-choose", "/srv/users/somebody/.claude.json", "/srv/users/somebody/.cursor/mcp.json"),
+	}, ipc.Totals{})
+	lines := strings.Split(out.String(), "\n")
+	for _, l := range lines {
+		if n := len([]rune(l)); n > 80 {
+			t.Errorf("a line has %d characters: %s", n, l)
+		}
+	}
+	for i, want := range []string{"from", "mcp.json", "mcp.json", "+1"} {
+		if !strings.HasSuffix(lines[i], want) {
+			t.Errorf("line %d does not end with %q: %s", i, want, lines[i])
+		}
+	}
+	fields := strings.Fields(lines[0])
+	if want := []string{"server", "state", "tools", "tokens"}; !slices.Equal(fields[:4], want) {
+		t.Errorf("the columns are %q, not %q first", fields, want)
+	}
+	if a, b := strings.Fields(lines[1]), strings.Fields(lines[2]); a[len(a)-1] == b[len(b)-1] {
+		t.Errorf("two files look the same:\n%s", out.String())
+	}
+	t.Log("\n" + out.String())
 }
 
 func TestRotatingLog(t *testing.T) {

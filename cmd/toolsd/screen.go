@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -113,13 +114,22 @@ func cut(text string, width int) string {
 	return strings.TrimRight(string(r[:width-1]), " ") + "…"
 }
 
-// cutFront is cut for texts whose end says most.
-func cutFront(text string, width int) string {
-	r := []rune(text)
-	if width <= 0 || len(r) <= width {
+// cutPath is cut for a path, or several with commas between. What tells files of
+// different clients apart stands at both ends of a path, and most at its end.
+func cutPath(text string, width int) string {
+	if width <= 0 || utf8.RuneCountInString(text) <= width {
 		return text
 	}
-	return "…" + string(r[len(r)-width+1:])
+	first, more := text, ""
+	if paths := strings.Split(text, ", "); len(paths) > 1 && width > 16 {
+		first, more = paths[0], fmt.Sprintf(" +%d", len(paths)-1)
+	}
+	r, room := []rune(first), width-utf8.RuneCountInString(more)
+	if len(r) <= room {
+		return first + more
+	}
+	head := (room - 1) / 3
+	return string(r[:head]) + "…" + string(r[len(r)-(room-1-head):]) + more
 }
 
 // cell is a text of a table with its style.
@@ -130,8 +140,22 @@ func plainf(format string, a ...any) cell { return cell{fmt.Sprintf(format, a...
 
 // table writes rows with aligned columns. Columns whose header ends with ">" are
 // aligned to the right. The last column is cut at the edge of a terminal: at its
-// end, or at its beginning when its header ends with "<", as suits paths.
-func (s *screen) table(header []string, rows [][]cell) {
+// end, or in its middle when its header ends with "<", as suits paths. Columns
+// that are dispensable, named from the least needed on, are left out of a terminal
+// on which a row would take two lines.
+func (s *screen) table(header []string, rows [][]cell, dispensable ...string) {
+	for _, name := range dispensable {
+		i := slices.Index(header, name)
+		if s.width == 0 || i < 0 || leftForLast(s.width, header, rows) >= roomForLast {
+			continue
+		}
+		header = slices.Delete(slices.Clone(header), i, i+1)
+		fewer := make([][]cell, len(rows))
+		for j, row := range rows {
+			fewer[j] = slices.Delete(slices.Clone(row), i, i+1)
+		}
+		rows = fewer
+	}
 	right := make([]bool, len(header))
 	widths := make([]int, len(header))
 	top := make([]cell, len(header))
@@ -139,7 +163,7 @@ func (s *screen) table(header []string, rows [][]cell) {
 	for i, h := range header {
 		h, right[i] = strings.CutSuffix(h, ">")
 		if path, ok := strings.CutSuffix(h, "<"); ok {
-			h, shorten = path, cutFront
+			h, shorten = path, cutPath
 		}
 		top[i] = cell{h, dim}
 	}
@@ -175,6 +199,22 @@ func (s *screen) table(header []string, rows [][]cell) {
 		}
 		s.line("%s", strings.TrimRight(b.String(), " "))
 	}
+}
+
+// roomForLast is what the last column of a table is left at least, as long as
+// other columns can go: a path cut to it still shows its file and its client.
+const roomForLast = 24
+
+// leftForLast is the width that the other columns leave for the last.
+func leftForLast(width int, header []string, rows [][]cell) int {
+	for i := range len(header) - 1 {
+		widest := utf8.RuneCountInString(strings.TrimRight(header[i], "<>"))
+		for _, row := range rows {
+			widest = max(widest, utf8.RuneCountInString(cleanLine(row[i].text)))
+		}
+		width -= widest + 2
+	}
+	return width
 }
 
 // count writes a number with its noun.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -39,9 +40,8 @@ func newStatusCommand(a *app) *cobra.Command {
 				showSessions(s, status.Sessions)
 				s.line("")
 				showServers(s, status.Servers, status.Totals)
-				showProblems(s, status.Problems)
 			})
-			a.afterServers(status.Servers)
+			a.afterServers(cmd.Context(), client, dir, status)
 			return nil
 		},
 	}
@@ -67,9 +67,8 @@ func newServersCommand(a *app) *cobra.Command {
 			list := ipc.ServerList{Servers: status.Servers, Totals: status.Totals, Problems: status.Problems}
 			a.print(list, func(s *screen) {
 				showServers(s, list.Servers, list.Totals)
-				showProblems(s, list.Problems)
 			})
-			a.afterServers(list.Servers)
+			a.afterServers(cmd.Context(), client, dir, status)
 			return nil
 		},
 	}
@@ -95,20 +94,51 @@ func showServers(s *screen, servers []ipc.ServerInfo, totals ipc.Totals) {
 			files = append(files, home(f))
 		}
 		rows = append(rows, []cell{
-			{v.Name, bold}, {string(v.State), stateStyles[v.State]}, plain(ago(v.Since)), plain(tools), plain(tokens),
-			plain(pid), plain(size(v.Memory)), plain(cmp.Or(v.Scope, "-")), plain(cmp.Or(v.Transport, "-")), plain(strings.Join(files, ", ")),
+			{cutMost(s, v.Name), bold}, {string(v.State), stateStyles[v.State]}, plain(tools), plain(tokens),
+			plain(pid), plain(ago(v.Since)), plain(size(v.Memory)), plain(cmp.Or(v.Scope, "-")), plain(cmp.Or(v.Transport, "-")), plain(strings.Join(files, ", ")),
 		})
 	}
 	if len(rows) > 0 {
-		s.table([]string{"server", "state", "since>", "tools>", "tokens>", "pid>", "memory>", "scope", "transport", "from<"}, rows)
+		s.table([]string{"server", "state", "tools>", "tokens>", "pid>", "since>", "memory>", "scope", "transport", "from<"}, rows,
+			"transport", "memory>", "scope", "since>", "pid>")
+		s.line("")
 	}
+	s.line("%s, %s, %s of definitions", count(totals.Servers, "server", "servers"), count(totals.Tools, "tool", "tools"), count(totals.Tokens, "token", "tokens"))
+}
+
+// cutMost keeps a name from taking the whole line of a terminal.
+func cutMost(s *screen, name string) string {
+	if name = cleanLine(name); s.width > 0 {
+		return cutPath(name, max(12, s.width/3))
+	}
+	return name
+}
+
+// notFoundIn begins a list of directories, which is long and which why shows.
+const notFoundIn = ": command not found in PATH ("
+
+// briefly is a problem without such a list.
+func briefly(problem string) string {
+	at := strings.Index(problem, notFoundIn)
+	if at < 0 {
+		return problem
+	}
+	end := strings.Index(problem[at:], "): ")
+	if end < 0 {
+		return problem
+	}
+	return problem[:at+end+1]
+}
+
+// showServerProblems says what is wrong or odd with servers.
+func showServerProblems(s *screen, servers []ipc.ServerInfo) {
 	for _, v := range servers {
 		if v.Problem == "" && len(v.Notes) == 0 {
 			continue
 		}
 		s.line("")
 		if v.Problem != "" {
-			problem := fmt.Sprintf("%s: %s", v.Name, v.Problem)
+			problem := fmt.Sprintf("%s: %s", v.Name, briefly(v.Problem))
 			if v.Retry != nil && v.Retry.After(time.Now()) {
 				problem += fmt.Sprintf(" (next try in %s)", time.Until(*v.Retry).Round(time.Second))
 			}
@@ -123,8 +153,6 @@ func showServers(s *screen, servers []ipc.ServerInfo, totals ipc.Totals) {
 			s.paragraph(4, "", "→ "+v.Hint)
 		}
 	}
-	s.line("")
-	s.line("%s, %s, %s of definitions", count(totals.Servers, "server", "servers"), count(totals.Tools, "tool", "tools"), count(totals.Tokens, "token", "tokens"))
 }
 
 func showSessions(s *screen, sessions []ipc.SessionInfo) {
@@ -139,7 +167,7 @@ func showSessions(s *screen, sessions []ipc.SessionInfo) {
 			plain(thousands(v.Tokens)), plain(ago(v.Since)), plain(home(v.CWD)),
 		})
 	}
-	s.table([]string{"session", "agent", "mode", "active>", "tokens>", "since>", "directory<"}, rows)
+	s.table([]string{"session", "agent", "mode", "active>", "tokens>", "since>", "directory<"}, rows, "mode", "tokens>", "since>")
 }
 
 func showProblems(s *screen, problems []ipc.Problem) {
@@ -167,21 +195,50 @@ func showProblems(s *screen, problems []ipc.Problem) {
 	}
 }
 
-// afterServers says what to type next, the most useful thing first.
-func (a *app) afterServers(servers []ipc.ServerInfo) {
-	if len(servers) == 0 {
-		a.hint("no client has a server configured here; `toolsd demo` shows what toolsd does, and mcpServers in its config.json takes servers")
+// afterServers says what is wrong, and what to type next, the most useful thing
+// first.
+func (a *app) afterServers(ctx context.Context, client *ipc.Client, dir string, status *ipc.Status) {
+	if a.json {
 		return
 	}
-	for _, v := range servers {
-		switch v.State {
-		case ipc.StatePending:
+	_ = a.flush() // on a terminal the problems stand below the table
+	showServerProblems(a.err, status.Servers)
+	showProblems(a.err, status.Problems)
+	if len(status.Servers) == 0 {
+		a.hint("%s", noServers)
+		return
+	}
+	for _, v := range status.Servers {
+		if v.State == ipc.StatePending {
 			a.hint("%s waits for your approval: `toolsd trust %s` shows what it would run", v.Name, v.Name)
-			return
-		case ipc.StateFailed, ipc.StateBackoff:
-			a.hint("`toolsd logs %s` shows what it wrote, `toolsd restart %s` tries again", v.Name, v.Name)
 			return
 		}
 	}
+	explain := ""
+	for _, v := range status.Servers {
+		switch {
+		case v.State == ipc.StateBackoff || v.State == ipc.StateFailed && wasStarted(ctx, client, dir, v):
+			a.hint("`toolsd logs %s` shows what it wrote, `toolsd restart %s` tries again", v.Name, v.Name)
+			return
+		case v.State == ipc.StateFailed && explain == "":
+			explain = v.Name
+		}
+	}
+	if explain != "" {
+		a.hint("`toolsd why %s` shows more about it; `toolsd search <words>` finds tools of the others", explain)
+		return
+	}
 	a.hint("`toolsd search <words>` finds tools")
+}
+
+const noServers = "no client has a server configured here; `toolsd demo` shows what toolsd does, and mcpServers in its config.json takes servers"
+
+// wasStarted tells a server that ran and failed from an entry that could not even
+// be started: that one has no log of its own, and a restart would not help.
+func wasStarted(ctx context.Context, client *ipc.Client, dir string, v ipc.ServerInfo) bool {
+	if strings.Contains(v.Problem, ": command not found") {
+		return false
+	}
+	log, err := client.Log(ctx, ipc.ServerRequest{Name: v.Name, CWD: dir, Lines: 1})
+	return err == nil && len(log.Lines) > 0
 }
