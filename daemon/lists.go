@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -79,9 +80,15 @@ func (d *Daemon) Status(ctx context.Context, r ipc.StatusRequest) (*ipc.Status, 
 func (d *Daemon) problems(v view) []ipc.Problem {
 	out := []ipc.Problem{}
 	for _, p := range v.world.problems {
-		if v.sees(p.Root) {
-			out = append(out, p)
+		if !v.sees(p.Root) {
+			continue
 		}
+		if s := v.server(p.Server); p.Root != "" && (s == nil || s.gate == pending) {
+			// What a repository's file says reaches nobody before it was approved; the
+			// line and column still say where to look.
+			p.Message, p.Hint = quotation.ReplaceAllString(p.Message, `"…"`), quotation.ReplaceAllString(p.Hint, `"…"`)
+		}
+		out = append(out, p)
 	}
 	for _, own := range []ipc.Problem{
 		{Message: d.trust.Problem(), Hint: d.trust.Hint()},
@@ -94,6 +101,9 @@ func (d *Daemon) problems(v view) []ipc.Problem {
 	}
 	return out
 }
+
+// quotation is a text that a message took from a config file.
+var quotation = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
 
 // weight is what the tools of one server come to.
 type weight struct{ tools, tokens int }

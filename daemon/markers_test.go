@@ -420,6 +420,59 @@ func TestMarkersOfHiddenServers(t *testing.T) {
 	}
 }
 
+// TestProblemsOfARepositoryQuoteNothing has mistakes in a repository's config file
+// that hold text of its own: they are told with their place, not their words.
+func TestProblemsOfARepositoryQuoteNothing(t *testing.T) {
+	m := newMachine(t)
+	m.config(object{"lab": fault("ok"), "mine": object{"command": "x", "env": object{inEnum: []string{}}}})
+	file := m.project + "/.mcp.json"
+	m.write(file, object{"mcpServers": object{
+		"a": object{"command": true, inName: 1},
+		"b": object{"command": "x", "type": inName, "timeout": inName, "env": object{inParameter: []string{inParameter}}},
+		"c": object{"command": "${" + inName + "}", "args": []any{inName, 1, nil}},
+		"d": object{"url": inName + "://x y", "headers": object{inName + " x": "${" + inName + "}"}},
+		"e": object{"url": "http://x.invalid", "command": "y", "toolsd": object{inDescription: 1, "share": inName, "start": inName, "protocol": inName, "idle": inName}},
+		"f": inName,
+		"g": object{"command": inName + "\x00", "cwd": inName, "envFile": inName},
+		"h": object{"url": "unix://" + inName},
+		"i": object{"command": "${input:" + inName + "}", "args": []string{"${nosuch:" + inName + "}"}},
+	}, inName: 1})
+	m.write(m.project+"/.vscode/mcp.json", `{"servers": {"v": {"command": "`+inName+`", "bad": `+inName+`}}}`)
+	r := m.start()
+	r.untilState("lab", ipc.StateReady)
+	r.until("the project is read", func() bool { return r.server("d").Name != "" })
+	cwd := "?cwd=" + url.QueryEscape(m.project)
+	answers := []asked{{"status", "", r.get("/v1/status" + cwd)}, {"servers", "", r.get("/v1/servers" + cwd)}}
+	for _, name := range strings.Split("a b c d e f g h i v", " ") {
+		for _, path := range []string{"why" + cwd + "&subject=", "log" + cwd + "&name=", "tools" + cwd + "&server="} {
+			answers = append(answers, asked{path + name, "", r.get("/v1/" + path + name)})
+		}
+		_, err := r.call(name+"::x", "{}")
+		answers = append(answers, asked{"call " + name, "", string(ipc.Encode(ipc.AsError(err)))})
+	}
+	for _, a := range answers {
+		found := slices.DeleteFunc(a.leaks(), func(f string) bool { return f == inEnum })
+		if len(found) > 0 {
+			t.Errorf("%s tells %v: %.4000s", a.what, found, a.answer)
+		}
+	}
+	for _, elsewhere := range []string{"", m.home} {
+		if said := r.get("/v1/status?cwd=" + url.QueryEscape(elsewhere)); strings.Contains(said, m.project) {
+			t.Errorf("from %q the project is seen: %s", elsewhere, said)
+		}
+	}
+	var s ipc.Status
+	if err := json.Unmarshal([]byte(answers[0].answer), &s); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(s.Problems, func(p ipc.Problem) bool { return p.File == file && p.Line > 0 }) {
+		t.Errorf("the mistakes are not told: %s", ipc.Encode(s.Problems))
+	}
+	if !strings.Contains(answers[0].answer, inEnum) {
+		t.Errorf("those in the user's own file are told with their words: %s", ipc.Encode(s.Problems))
+	}
+}
+
 // dirty holds characters of all classes that are hidden or that steer a terminal:
 // C0, ESC, C1, bidi controls and isolates, zero width, tags.
 const dirty = "d\x01\x07\x1b[31mi\u009b1m\u0085r\u202e\u2066t\u200b\ufeff\u2060y\U000E0041\U000E007F"

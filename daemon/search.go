@@ -207,7 +207,7 @@ func (d *Daemon) resolve(v view, ref string) (index.Entry, error) {
 			return index.Entry{}, ipc.Errorf(ipc.CodeNotFound, "server %s is disabled in %s", s.Name, s.Source.File).
 				WithHint("enable it there to use %s", tool.CleanLine(name))
 		case unusable:
-			return index.Entry{}, ipc.Errorf(ipc.CodeServerDown, "server %s cannot be used: %s", s.Name, s.Problem).WithHint("%s", s.Hint)
+			return index.Entry{}, ipc.Errorf(ipc.CodeServerDown, "server %s cannot be used: %s", s.Name, s.redactor.Redact(s.Problem)).WithHint("%s", s.Hint)
 		}
 		if !s.passes(name) {
 			return index.Entry{}, ipc.Errorf(ipc.CodeNotFound, "%s is hidden by the tool filter of server %s", shown, s.Name).

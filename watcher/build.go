@@ -1,6 +1,7 @@
 package watcher
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -27,7 +28,10 @@ func (l *loop) build() *Snapshot {
 			continue
 		}
 		if !f.slow || !told[f.loc.Root] || f.loc.Root == "" { // a project's files are slow together
-			s.Problems = append(s.Problems, f.problems()...)
+			for _, p := range f.problems() {
+				p.Root = cmp.Or(p.Root, f.loc.Root) // who does not see the file is not told of it
+				s.Problems = append(s.Problems, p)
+			}
 			told[f.loc.Root] = told[f.loc.Root] || f.slow
 		}
 		for _, written := range f.content.Servers {
