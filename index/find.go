@@ -18,19 +18,26 @@ const (
 // bare name, with how exactly.
 func (c *corpus) byReference(ref string, visit func(doc uint32, how uint8)) {
 	s := squash(ref)
-	if s == "" {
+	c.squashingTo(s, func(doc uint32) {
+		if how := referenceTo(c.docs[doc], ref, s); how > 0 {
+			visit(doc, how)
+		}
+	})
+}
+
+// squashingTo visits the tools of which the name, id or exposed name has the hash of
+// a squashed text.
+func (c *corpus) squashingTo(squashed string, visit func(doc uint32)) {
+	if squashed == "" {
 		return
 	}
-	h := hash64(s)
+	h := hash64(squashed)
 	i := sort.Search(len(c.byName), func(i int) bool { return c.byName[i].hash >= h })
 	last := -1
 	for ; i < len(c.byName) && c.byName[i].hash == h; i++ {
-		if int(c.byName[i].doc) == last {
-			continue
-		}
-		last = int(c.byName[i].doc)
-		if how := referenceTo(c.docs[last], ref, s); how > 0 {
-			visit(uint32(last), how)
+		if int(c.byName[i].doc) != last {
+			last = int(c.byName[i].doc)
+			visit(uint32(last))
 		}
 	}
 }
@@ -160,14 +167,13 @@ const maxIDWords = 8
 // is. As in Find, the same bytes win over others.
 func (c *corpus) exactly(text string, keep func(uint32) bool) (docs []uint32, isID bool) {
 	for _, ref := range [...]string{text, strings.Trim(text, "\"'`()[]{}<>")} {
-		same := false
-		c.byReference(ref, func(doc uint32, _ uint8) {
+		same, likeID := false, strings.Contains(ref, "::")
+		c.squashingTo(squash(ref), func(doc uint32) {
 			t := c.docs[doc].tool
-			id := t.ID.String()
-			if keep != nil && !keep(doc) || !strings.EqualFold(id, ref) && t.Exposed != ref {
+			exact := t.Exposed == ref || likeID && t.ID.String() == ref
+			if keep != nil && !keep(doc) || !exact && !(likeID && strings.EqualFold(t.ID.String(), ref)) {
 				return
 			}
-			exact := id == ref || t.Exposed == ref
 			if exact && !same {
 				docs, same = docs[:0], true
 			}
