@@ -123,7 +123,7 @@ func (a *app) report(ctx context.Context, err error) int {
 		return exitCode(e.Code)
 	}
 	_ = a.flush()
-	a.err.line("%s %s", a.err.style(red, "toolsd:"), clean(e.Message))
+	a.err.line("%s %s", a.err.style(red, "toolsd:"), clean(briefly(e.Message)))
 	if e.Code == ipc.CodeBadArguments && e.Tool != nil {
 		a.err.signature(e.Tool)
 	}

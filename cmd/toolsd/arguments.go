@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"slices"
 	"strings"
 
+	"github.com/toolsd/toolsd/index/tool"
 	"github.com/toolsd/toolsd/ipc"
 )
 
@@ -154,4 +156,36 @@ func convert(text string, a argument) json.RawMessage {
 		}
 	}
 	return nil
+}
+
+// misspelt yields the arguments that the schema names not, but nearly, with the
+// name that may have been meant. A schema that forbids other arguments has the
+// check of the arguments say it; one that does not lets a slip pass in silence.
+func misspelt(definition, object json.RawMessage) iter.Seq2[string, string] {
+	return func(yield func(string, string) bool) {
+		var d struct {
+			Schema struct {
+				Others json.RawMessage `json:"additionalProperties"`
+			} `json:"inputSchema"`
+		}
+		if json.Unmarshal(definition, &d) != nil || string(d.Schema.Others) == "false" {
+			return
+		}
+		given := keysInOrder(object)
+		var names, free []string
+		for _, arg := range arguments(definition) {
+			names = append(names, arg.Name)
+			if !slices.Contains(given, arg.Name) {
+				free = append(free, arg.Name)
+			}
+		}
+		for _, name := range given {
+			if slices.Contains(names, name) {
+				continue
+			}
+			if near := tool.Nearest(name, free, 1); len(near) > 0 && !yield(name, near[0]) {
+				return
+			}
+		}
+	}
 }

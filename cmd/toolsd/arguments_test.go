@@ -86,6 +86,28 @@ func TestPairs(t *testing.T) {
 }
 
 // TestPairsNeedNoSchemaForJSON: key:=json says its type itself.
+func TestMisspelt(t *testing.T) {
+	for object, want := range map[string]string{
+		`{}`:                       "",
+		`{"text":1,"other":2}`:     "",
+		`{"txet":1}`:               "txet text",
+		`{"text":1,"texts":2}`:     "", // what it is near to is given too
+		`{"numbr":1,"Whole":[{}]}`: "numbr number, Whole whole",
+	} {
+		var got []string
+		for name, near := range misspelt(json.RawMessage(everyType), json.RawMessage(object)) {
+			got = append(got, name+" "+near)
+		}
+		if got := strings.Join(got, ", "); got != want {
+			t.Errorf("%s: %q, not %q", object, got, want)
+		}
+	}
+	closed := `{"inputSchema":{"additionalProperties":false,"properties":{"text":{}}}}`
+	for name := range misspelt(json.RawMessage(closed), json.RawMessage(`{"txet":1}`)) {
+		t.Errorf("%s is told twice", name)
+	}
+}
+
 func TestPairsNeedNoSchemaForJSON(t *testing.T) {
 	got, err := pairs([]string{"a:=1", "b:=2"}, func() (json.RawMessage, error) {
 		t.Error("the schema was asked for")

@@ -69,6 +69,7 @@ func (a *app) call(ctx context.Context, c call) error {
 	if c.timeout > 0 && request.TimeoutMS == 0 {
 		request.TimeoutMS = 1
 	}
+	var definition json.RawMessage
 	request.Arguments, err = a.callArguments(c.typed, c.args, func() (json.RawMessage, error) {
 		var known *ipc.Activation
 		err := a.whenListed(ctx, client, dir, []string{c.id}, limit, func() (err error) {
@@ -78,11 +79,22 @@ func (a *app) call(ctx context.Context, c call) error {
 		if err != nil {
 			return nil, err
 		}
-		request.ToolID = known.Tools[0].ToolID
-		return known.Tools[0].Definition, nil
+		request.ToolID, definition = known.Tools[0].ToolID, known.Tools[0].Definition
+		return definition, nil
 	})
 	if err != nil {
 		return err
+	}
+	if !a.json {
+		if definition == nil && string(request.Arguments) != "{}" {
+			// An error comes again from the call itself.
+			if known, err := client.Activate(ctx, ipc.ActivateRequest{ToolIDs: []string{c.id}, CWD: dir}); err == nil && len(known.Tools) > 0 {
+				definition = known.Tools[0].Definition
+			}
+		}
+		for name, near := range misspelt(definition, request.Arguments) {
+			a.say("toolsd: the tool has no argument %s; did you mean %s?", name, near)
+		}
 	}
 	// Without progress the answer is the server's, byte for byte; so a caller that
 	// reads JSON is not shown any.

@@ -61,10 +61,14 @@ func showCalls(s *screen, calls []calllog.Entry) {
 		if c.Outcome != calllog.OK {
 			style = yellow
 		}
+		name := c.Tool
+		if c.Server != "" { // of a tool that nobody knows it is what was typed
+			name = c.Server + "::" + c.Tool
+		}
 		rows = append(rows, []cell{
-			plain(c.Time.Local().Format("2006-01-02 15:04:05")), plain(cmp.Or(c.Client, "-")), {c.Server + "::" + c.Tool, cyan},
+			plain(c.Time.Local().Format("2006-01-02 15:04:05")), plain(cmp.Or(c.Client, "-")), {name, cyan},
 			plainf("%d ms", c.MS), plain(size(int64(c.BytesIn))), plain(size(int64(c.BytesOut))), {string(c.Outcome), style},
 		})
 	}
-	s.table([]string{"time", "agent", "tool", "took>", "in>", "out>", "outcome"}, rows)
+	s.table([]string{"time", "agent", "tool", "took>", "in>", "out>", "outcome"}, rows, "in>", "out>", "agent")
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -134,12 +135,29 @@ func newRestartCommand(a *app) *cobra.Command {
 			}
 			a.print(info, func(s *screen) {
 				s.line("%s: %s", cleanLine(info.Name), s.style(stateStyles[info.State], string(info.State)))
-				if info.Problem != "" {
-					s.paragraph(4, "", info.Problem)
-				}
 			})
-			a.hint("`toolsd servers` shows how it goes on")
-			return nil
+			if a.json {
+				return restarted(info)
+			}
+			if info.Problem != "" {
+				_ = a.flush()
+				a.err.paragraph(4, "", briefly(info.Problem))
+			}
+			switch {
+			case info.State == ipc.StateStarting:
+				a.hint("`toolsd servers` shows how it goes on")
+			case restarted(info) != nil:
+				a.hint("%s", cmp.Or(info.Hint, fmt.Sprintf("`toolsd logs %s` shows what it wrote", info.Name)))
+			}
+			return restarted(info)
 		},
 	}
+}
+
+// restarted is the outcome of a restart.
+func restarted(info *ipc.ServerInfo) error {
+	if info.State == ipc.StateFailed || info.State == ipc.StateBackoff {
+		return exit(exitFailed)
+	}
+	return nil
 }

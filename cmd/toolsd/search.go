@@ -3,11 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/toolsd/toolsd/index"
 	"github.com/toolsd/toolsd/ipc"
 )
 
@@ -82,7 +84,7 @@ func (a *app) search(ctx context.Context, r ipc.SearchRequest, noWait bool) erro
 	}
 	a.print(result, func(s *screen) { showMatches(s, result, r.Explain) })
 	if result.Count == 0 {
-		a.nothingFound(result)
+		a.nothingFound(ctx, client, dir, result)
 		return exit(exitNotFound)
 	}
 	a.hint("%s", nextAfterSearch(result))
@@ -124,9 +126,28 @@ func showMatches(s *screen, r *ipc.SearchResult, explain bool) {
 			s.line("    %s", l)
 		}
 		for _, e := range m.Matched {
-			s.line("    %s", s.style(dim, cleanLine(fmt.Sprintf("%.2f  %s matched %q in the %s (%s)", e.Score, e.Word, e.Term, e.Field, e.How))))
+			s.line("    %s", s.style(dim, cleanLine(fmt.Sprintf("%.2f  %s", math.Abs(e.Score), why(e))))) // a rest of rounding is no minus
 		}
 	}
+}
+
+// why words what a part of a score is for.
+func why(e index.Evidence) string {
+	switch {
+	case e.How == "name":
+		return fmt.Sprintf("the query names this tool, %s", e.Term)
+	case e.How == "coverage":
+		return "for how much of the query and of the tool's name matched"
+	case e.How == "clause":
+		return "for being the best tool of a sentence, or near to it"
+	case e.How == "server":
+		return "for other tools of its server that fit too"
+	case e.Word == "":
+		return e.How
+	case e.Field == "":
+		return fmt.Sprintf("%s matched %q (%s)", e.Word, e.Term, e.How)
+	}
+	return fmt.Sprintf("%s matched %q in the %s (%s)", e.Word, e.Term, e.Field, e.How)
 }
 
 func aboutMatch(m ipc.Match, explain bool) string {
@@ -140,8 +161,13 @@ func aboutMatch(m ipc.Match, explain bool) string {
 	return strings.Join(parts, " · ")
 }
 
-func (a *app) nothingFound(r *ipc.SearchResult) {
+func (a *app) nothingFound(ctx context.Context, client *ipc.Client, dir string, r *ipc.SearchResult) {
 	if a.json {
+		return
+	}
+	if status, err := client.Status(ctx, ipc.StatusRequest{CWD: dir}); err == nil && len(status.Servers) == 0 {
+		a.say("there is nothing to search for %q in", r.Query)
+		a.hint("%s; the exit code is %d as for every search without a match", noServers, exitNotFound)
 		return
 	}
 	a.say("nothing matches %q", r.Query)

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -108,6 +109,8 @@ func (a *app) afterSettings(args []string, values []settings.Value, path string,
 		a.hint("`toolsd settings <key> <value>` writes to %s", home(path))
 	case len(args) == 2 && values[0].Origin == settings.FromEnvironment:
 		a.hint("it was written, but a variable of the environment overrides it")
+	case len(args) == 2 && (args[0] == "files" || args[0] == "clients" || strings.HasPrefix(args[0], "clients.")):
+		a.hint("it takes effect at once; `toolsd servers` shows the servers")
 	case len(args) == 2:
 		a.hint("it holds for agents that start from now on")
 	}
