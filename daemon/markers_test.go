@@ -233,20 +233,21 @@ var ways = []struct {
 	fresh   bool // it is never approved
 	visible bool // nothing is hidden: this checks the test itself
 	held    bool // only its tools are, by trust.tools: their names show where a person decides
+	long    bool // only when there is time: it is much like another row
 	log     bool // the user allows the server, so its log can be read
 	hide    func(*hiding)
 }{
 	{name: "visible", visible: true},
-	{name: "visible in user scope", user: true, visible: true},
+	{name: "visible in user scope", long: true, user: true, visible: true},
 	{name: "never approved", fresh: true, hide: (*hiding).untilPending},
-	{name: "never approved, restart", fresh: true, hide: func(h *hiding) { h.untilPending(); h.restart(nil); h.untilPending() }},
+	{name: "never approved, restart", long: true, fresh: true, hide: func(h *hiding) { h.untilPending(); h.restart(nil); h.untilPending() }},
 	{name: "edited", hide: func(h *hiding) { h.edit(); h.untilPending() }},
 	{name: "edited, restart", hide: func(h *hiding) { h.edit(); h.untilPending(); h.restart(nil); h.untilPending() }},
-	{name: "edited while no daemon runs", hide: func(h *hiding) { h.restart(h.edit); h.untilPending() }},
+	{name: "edited while no daemon runs", long: true, hide: func(h *hiding) { h.restart(h.edit); h.untilPending() }},
 	{name: "revoked", hide: (*hiding).revoke},
 	{name: "revoked, restart", hide: func(h *hiding) { h.revoke(); h.restart(nil); h.untilPending() }},
-	{name: "revoked in user scope", user: true, hide: (*hiding).revoke},
-	{name: "revoked, reindexed", hide: func(h *hiding) {
+	{name: "revoked in user scope", long: true, user: true, hide: (*hiding).revoke},
+	{name: "revoked, reindexed", long: true, hide: func(h *hiding) {
 		h.revoke()
 		h.restart(func() {
 			if err := os.Remove(filepath.Join(h.m.dirs.Cache, "index.db")); err != nil {
@@ -259,7 +260,7 @@ var ways = []struct {
 		h.restart(func() { h.m.write(filepath.Join(h.m.dirs.State, "trust.json"), "nonsense") })
 		h.untilPending()
 	}},
-	{name: "asked for in user scope", user: true, hide: func(h *hiding) {
+	{name: "asked for in user scope", long: true, user: true, hide: func(h *hiding) {
 		h.user(object{"theirs": h.entry()}, object{"trust": object{"userScope": "ask"}})
 		h.untilPending()
 		h.approve("lab", h.m.project)
@@ -268,7 +269,7 @@ var ways = []struct {
 		h.cwd = filepath.Join(h.m.home, "elsewhere")
 		h.m.write(h.cwd+"/.mcp.json", object{"mcpServers": object{"mine": fault("ok", object{"env": object{"N": "3"}})}})
 	}},
-	{name: "of another project, restart", hide: func(h *hiding) { h.cwd = h.m.home; h.restart(nil) }},
+	{name: "of another project, restart", long: true, hide: func(h *hiding) { h.cwd = h.m.home; h.restart(nil) }},
 	{name: "another project has one of that name", hide: func(h *hiding) {
 		h.cwd = filepath.Join(h.m.home, "elsewhere")
 		h.m.write(h.cwd+"/.mcp.json", object{"mcpServers": object{"theirs": fault("ok", object{"env": object{"N": "3"}})}})
@@ -286,12 +287,12 @@ var ways = []struct {
 		h.user(object{"theirs": h.entry(object{"disabled": true})})
 		h.untilState("theirs", ipc.StateDisabled)
 	}},
-	{name: "disabled in the project", log: true, hide: func(h *hiding) {
+	{name: "disabled in the project", long: true, log: true, hide: func(h *hiding) {
 		h.project(object{"theirs": h.entry(object{"disabled": true})})
 		h.until("it is not ready", func() bool { return h.server("theirs").State != ipc.StateReady })
 	}},
 	{name: "removed", hide: func(h *hiding) { h.project(object{}); h.untilGone() }},
-	{name: "removed in user scope", user: true, hide: func(h *hiding) { h.user(nil); h.untilGone() }},
+	{name: "removed in user scope", long: true, user: true, hide: func(h *hiding) { h.user(nil); h.untilGone() }},
 	{name: "removed while no daemon runs", hide: func(h *hiding) { h.restart(func() { h.project(object{}) }); h.untilGone() }},
 	{name: "filtered", user: true, log: true, hide: func(h *hiding) {
 		h.user(object{"theirs": h.entry(object{"excludeTools": []string{"*"}})})
@@ -320,6 +321,9 @@ var ways = []struct {
 // to anybody, holds one of them.
 func TestMarkersOfHiddenServers(t *testing.T) {
 	for _, way := range ways {
+		if way.long && !long() {
+			continue
+		}
 		t.Run(way.name, func(t *testing.T) {
 			m := newMachine(t)
 			h := &hiding{m: m, words: filepath.Join(m.home, "words.json"), cwd: m.project}
