@@ -98,7 +98,7 @@ func (r *running) pester(id string) (stop func()) {
 // healthy ones: from the first moment on searches find and calls return, no
 // healthy server is started again, and the faulty one says what is wrong.
 func TestEachFaultBesideHealthyServers(t *testing.T) {
-	long(t)
+	manyProcesses(t)
 	rounds := 1
 	if long() {
 		rounds = 20
@@ -217,7 +217,7 @@ func TestEachFaultBesideHealthyServers(t *testing.T) {
 // TestAllFaultsAtOnce starts a daemon with a warm index, 29 healthy servers and
 // every fault there is: the first search finds, and healthy servers come up.
 func TestAllFaultsAtOnce(t *testing.T) {
-	long(t)
+	manyProcesses(t)
 	m := newMachine(t)
 	m.config(healthy())
 	r := m.start()
@@ -259,7 +259,7 @@ func TestAllFaultsAtOnce(t *testing.T) {
 // TestACrashLoopIsParked counts what a server that crashes costs: five starts,
 // then it waits for a person, an edit or five minutes.
 func TestACrashLoopIsParked(t *testing.T) {
-	long(t)
+	manyProcesses(t)
 	m := newMachine(t)
 	spawns := filepath.Join(m.home, "spawns")
 	entry := func(n int) object {
@@ -318,7 +318,7 @@ func (r *running) untilParked(name string) ipc.ServerInfo {
 // TestRefusedCredentialsAreNotTriedAgain counts the requests that a server gets
 // that refuses everybody.
 func TestRefusedCredentialsAreNotTriedAgain(t *testing.T) {
-	long(t)
+	manyProcesses(t)
 	for _, mode := range []string{"401", "403"} {
 		t.Run(mode, func(t *testing.T) {
 			w, err := faultserver.NewWeb(mode)
@@ -358,7 +358,7 @@ func TestRefusedCredentialsAreNotTriedAgain(t *testing.T) {
 
 // TestAStormOfChanges has a server that announces a change after every list.
 func TestAStormOfChanges(t *testing.T) {
-	long(t)
+	manyProcesses(t)
 	m := newMachine(t)
 	m.config(object{"lab": fault("ok"), "storm": fault("storm")})
 	r := m.start()
@@ -405,7 +405,7 @@ func text(t testing.TB, result json.RawMessage) string {
 
 // TestAnAnswerThatIsTooLarge fails its call alone.
 func TestAnAnswerThatIsTooLarge(t *testing.T) {
-	long(t)
+	manyProcesses(t)
 	m := newMachine(t)
 	m.config(object{"lab": fault("ok")})
 	r := m.start()
@@ -431,7 +431,7 @@ func TestAnAnswerThatIsTooLarge(t *testing.T) {
 // TestAServerThatStopsReading has callers with small and large requests: each
 // gets its answer at its own deadline, and those of other servers theirs at once.
 func TestAServerThatStopsReading(t *testing.T) {
-	long(t)
+	manyProcesses(t)
 	m := newMachine(t)
 	m.config(object{"lab": fault("ok"), "deaf": fault("deaf")})
 	r := m.start()
@@ -476,7 +476,7 @@ func (r *running) approve(name, cwd string) {
 // TestAnUnfitTrustFile harms the file of approvals in every way: what was
 // approved waits, what was revoked stays so, and status says what happened.
 func TestAnUnfitTrustFile(t *testing.T) {
-	long(t)
+	manyProcesses(t)
 	for _, harm := range []struct {
 		name string
 		do   func(path string) error
@@ -563,7 +563,7 @@ func rewrite(f func([]byte) []byte) func(string) error {
 // TestAFullDisk gives the state a disk of its own and fills it: an approval that
 // cannot be kept is not given, a revocation holds, and status says what is wrong.
 func TestAFullDisk(t *testing.T) {
-	long(t)
+	manyProcesses(t)
 	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
 		t.Skip("mounting a small file system takes root on Linux")
 	}
@@ -641,7 +641,7 @@ func TestAFullDisk(t *testing.T) {
 // TestTwoProjectsWithOneName has two repositories with a server of one name and
 // tokens of their own: each caller reaches its own, and reads its own log.
 func TestTwoProjectsWithOneName(t *testing.T) {
-	long(t)
+	manyProcesses(t)
 	m := newMachine(t)
 	m.config(object{"lab": fault("ok")})
 	list := filepath.Join(m.home, "tools.json")
@@ -707,7 +707,7 @@ func exe(t testing.TB) string {
 
 // TestAChangedScriptWaitsAgain changes one byte of what an approved server runs.
 func TestAChangedScriptWaitsAgain(t *testing.T) {
-	long(t)
+	manyProcesses(t)
 	m := newMachine(t)
 	m.config(object{"lab": fault("ok")})
 	script := filepath.Join(m.project, "tools", "serve.sh")

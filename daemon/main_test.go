@@ -38,9 +38,9 @@ func TestMain(m *testing.M) {
 // that fail.
 const patience = 30 * time.Second
 
-// long marks tests of many processes, which take minutes under the race
+// manyProcesses marks tests of many processes, which take minutes under the race
 // detector and show nothing there that the others do not.
-func long(t *testing.T) {
+func manyProcesses(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("it starts many processes; leave -short out to run it")

@@ -320,7 +320,7 @@ var ways = []struct {
 // go through all that takes it out of sight. From then on no answer of any verb,
 // to anybody, holds one of them.
 func TestMarkersOfHiddenServers(t *testing.T) {
-	long(t)
+	manyProcesses(t)
 	for _, way := range ways {
 		if way.long && !long() {
 			continue
@@ -428,7 +428,7 @@ func TestMarkersOfHiddenServers(t *testing.T) {
 // TestProblemsOfARepositoryQuoteNothing has mistakes in a repository's config file
 // that hold text of its own: they are told with their place, not their words.
 func TestProblemsOfARepositoryQuoteNothing(t *testing.T) {
-	long(t)
+	manyProcesses(t)
 	m := newMachine(t)
 	m.config(object{"lab": fault("ok"), "mine": object{"command": "x", "env": object{inEnum: []string{}}}})
 	file := m.project + "/.mcp.json"
@@ -526,7 +526,7 @@ func hiddenInJSON(t testing.TB, doc []byte) (found []string) {
 // file or an agent can put into words. None is in an answer, but results keep
 // every byte.
 func TestHiddenCharactersInMetadata(t *testing.T) {
-	long(t)
+	manyProcesses(t)
 	m := newMachine(t)
 	quoted := strings.TrimSpace(string(ipc.Encode(dirty)))
 	words := filepath.Join(m.home, "words.json")
