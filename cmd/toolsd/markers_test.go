@@ -300,7 +300,7 @@ func TestOtherUsersAreRefusedUnread(t *testing.T) {
 	socket := filepath.Join(w.dir, "toolsd", "run", "toolsd.sock")
 	dial := func(as ...string) string {
 		cmd := exec.CommandContext(t.Context(), setpriv, append(as, program, "dial-raw", socket)...)
-		cmd.Dir = "/"
+		cmd.Dir, cmd.Env = "/", append(os.Environ(), w.env...)
 		out, err := cmd.Output()
 		if err != nil {
 			t.Fatalf("%v %s", err, out)

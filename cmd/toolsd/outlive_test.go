@@ -130,6 +130,9 @@ func TestNothingOutlivesAKill(t *testing.T) {
 		{"keeper, no environment", false, true, "env -i "},
 		{"both, no environment", true, true, "env -i "},
 	} {
+		if test.how == "" && loops() < 100 {
+			continue // the rows without an environment are the harder ones
+		}
 		t.Run(test.name, func(t *testing.T) {
 			w := testWorld(t)
 			far := filepath.Join(w.dir, "far")
