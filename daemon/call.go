@@ -87,14 +87,7 @@ func (d *Daemon) gatedCall(ctx context.Context, s *attached, v view, c ipc.Sessi
 			return &ipc.CallOutcome{Refused: refusal}, nil
 		}
 	}
-	if err := t.Validate(c.Arguments); err != nil {
-		refusal := &ipc.Refusal{Why: ipc.BadArguments, Tool: listedOf(t), Problems: []string{err.Error()}}
-		if invalid, ok := errors.AsType[*tool.ArgumentError](err); ok {
-			refusal.Problems = invalid.Problems
-		}
-		if s != nil {
-			s.Session.Saw(map[tool.ID]tool.Hash{t.ID: t.Hash}, false)
-		}
+	if refusal := badArguments(s, t, c.Arguments); refusal != nil {
 		return &ipc.CallOutcome{Refused: refusal}, nil
 	}
 	server := v.mine[e.Key]
@@ -105,14 +98,93 @@ func (d *Daemon) gatedCall(ctx context.Context, s *attached, v view, c ipc.Sessi
 	if s != nil {
 		from = s.id
 	}
+	if err := d.awaitServers(ctx, timeout); err != nil {
+		return nil, callError(ctx, server, t, err)
+	}
 	result, err := d.upstream.Call(ctx, e.Key, upstream.Call{
 		Tool: t.Name, Instance: d.instanceFor(ctx, server, s, v), From: from, Arguments: c.Arguments, Meta: c.Meta, Progress: c.Progress,
 		MayRepeat: t.Annotations.MayRepeat(), Timeout: timeout,
+		Check: func() error { return d.recheck(s, v, t, c) },
 	})
+	if changed, ok := errors.AsType[*refusedError](err); ok {
+		return &ipc.CallOutcome{Refused: changed.refusal}, nil
+	}
+	if _, ok := errors.AsType[*ipc.Error](err); ok {
+		return nil, err
+	}
 	if err != nil {
 		return nil, callError(ctx, server, t, err)
 	}
 	return &ipc.CallOutcome{Result: result}, nil
+}
+
+// awaitServers waits until the servers of the config files were handed to
+// upstream, which is some hundred milliseconds after a start.
+func (d *Daemon) awaitServers(ctx context.Context, timeout time.Duration) error {
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, timeout, upstream.ErrTimeout)
+		defer cancel()
+	}
+	select {
+	case <-d.handed:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// refusedError carries a Refusal through a call that got as far as its server.
+type refusedError struct{ refusal *ipc.Refusal }
+
+func (e *refusedError) Error() string { return "the call was refused: " + string(e.refusal.Why) }
+
+// recheck is the gate once more, when the server is there: one that was away may
+// have come back with another definition, or none, and what was seen was the old
+// one. A caller without a session counts as having seen the present definition,
+// so its arguments only have to fit that.
+func (d *Daemon) recheck(s *attached, v view, was *tool.Tool, c ipc.SessionCall) error {
+	if s != nil {
+		v = s.view()
+	} else {
+		v = d.world.Load().from(v.cwd)
+	}
+	t := find(d.index.Snapshot(), v, was.ID)
+	switch {
+	case t == nil:
+		_, err := d.resolve(v, was.ID.String())
+		if err == nil {
+			err = ipc.Errorf(ipc.CodeNotFound, "there is no tool %q any more", was.ID)
+		}
+		return err
+	case t.Hash == was.Hash:
+		return nil
+	case s != nil:
+		if refusal := s.refuse(t, c.ViaCall); refusal != nil {
+			return &refusedError{refusal}
+		}
+	}
+	if refusal := badArguments(s, t, c.Arguments); refusal != nil {
+		return &refusedError{refusal}
+	}
+	return nil
+}
+
+// badArguments refuses arguments that do not fit the input schema. The answer
+// holds the definition, so the session has seen it then.
+func badArguments(s *attached, t *tool.Tool, arguments json.RawMessage) *ipc.Refusal {
+	err := t.Validate(arguments)
+	if err == nil {
+		return nil
+	}
+	refusal := &ipc.Refusal{Why: ipc.BadArguments, Tool: listedOf(t), Problems: []string{err.Error()}}
+	if invalid, ok := errors.AsType[*tool.ArgumentError](err); ok {
+		refusal.Problems = invalid.Problems
+	}
+	if s != nil {
+		s.Session.Saw(map[tool.ID]tool.Hash{t.ID: t.Hash}, false)
+	}
+	return refusal
 }
 
 // refuse is invariant 3. What it returns goes to the agent with the definition
@@ -148,7 +220,10 @@ func callError(ctx context.Context, s *server, t *tool.Tool, err error) error {
 	}
 	if down, ok := errors.AsType[*upstream.DownError](err); ok {
 		e := ipc.Errorf(ipc.CodeServerDown, "server %s is %s: %s", s.Name, down.State, s.redactor.Redact(down.Reason))
-		if down.Reason == "" {
+		switch {
+		case down.State == "":
+			e.Message = "server " + s.Name + " was removed"
+		case down.Reason == "":
 			e.Message = "server " + s.Name + " is " + down.State
 		}
 		hint := s.redactor.Redact(down.Hint)

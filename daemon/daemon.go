@@ -66,6 +66,7 @@ type Daemon struct {
 	world  atomic.Pointer[world]
 	wake   chan struct{}      // reconcile again
 	demand chan chan struct{} // reconcile again and say when it is done
+	handed chan struct{}      // closed when upstream has the servers for the first time
 	ended  chan struct{}      // closed when the daemon is about to end
 	finish context.CancelCauseFunc
 
@@ -92,7 +93,7 @@ func New(o Options) *Daemon {
 	}
 	d := &Daemon{
 		o: o, log: o.Log, started: time.Now(),
-		wake: make(chan struct{}, 1), demand: make(chan chan struct{}), ended: make(chan struct{}),
+		wake: make(chan struct{}, 1), demand: make(chan chan struct{}), handed: make(chan struct{}), ended: make(chan struct{}),
 		sessions: map[string]*attached{}, instances: map[instance]time.Time{},
 	}
 	d.environ.ready = make(chan struct{})

@@ -182,6 +182,44 @@ func TestInvariant03AChangedDefinitionIsShownFirst(t *testing.T) {
 	}
 }
 
+// A server that was away may come back with another definition. What an agent
+// saw of the old one does not let the new one run.
+func TestInvariant03HoldsForAServerThatWasAway(t *testing.T) {
+	const old, changed = `[{"name":"cut","description":"cut a cable","inputSchema":{"type":"object","properties":{"n":{"type":"integer"}}}}]`,
+		`[{"name":"cut","description":"cut the power","inputSchema":{"type":"object","properties":{"n":{"type":"string"}}}}]`
+	m := newMachine(t)
+	list := filepath.Join(m.home, "tools.json")
+	m.config(object{"lab": fault("tools=" + list)}, object{"toolSearch": object{"minPct": 0, "minTokens": 0}})
+	id := tool.ID{Server: "lab", Name: "cut"}
+	for _, who := range []string{"session", "verb"} {
+		t.Run(who, func(t *testing.T) {
+			m.write(list, old)
+			r := m.start()
+			r.untilState("lab", ipc.StateReady)
+			seen := map[tool.ID]tool.Hash{id: find(r.index.Snapshot(), r.world.Load().from(""), id).Hash}
+			r.stop()
+			m.write(list, changed)
+			r = m.start() // the calls come before the server has listed anything
+			defer r.stop()
+			if who == "verb" {
+				if _, err := r.client.Call(t.Context(), ipc.CallRequest{ToolID: "lab::cut", Arguments: json.RawMessage(`{"n":1}`)}); codeOf(err) != ipc.CodeBadArguments {
+					t.Errorf("arguments of the old schema: %v", err)
+				}
+				return
+			}
+			s, err := r.client.Attach(t.Context(), ipc.AttachRequest{Client: "test", Mode: ipc.Search, Active: []tool.ID{id}, Seen: seen}, ipc.Events{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			o, err := s.Call(t.Context(), ipc.SessionCall{Tool: "lab_cut", Arguments: json.RawMessage(`{"n":1}`)})
+			if err != nil || o.Refused == nil || o.Refused.Why != ipc.Changed || !bytes.Contains(o.Refused.Tool.Definition, []byte("cut the power")) {
+				t.Errorf("got %s %v, want the new definition", ipc.Encode(o), err)
+			}
+		})
+	}
+}
+
 func TestInvariant04SearchNeverWaits(t *testing.T) {
 	m := newMachine(t)
 	servers := object{"lab": fault("ok")}

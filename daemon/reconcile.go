@@ -118,6 +118,11 @@ func (d *Daemon) reconcile() {
 	d.rename(w)
 	if d.environ.applied.Load() { // before that nobody knows what to start
 		d.upstream.Reconcile(d.wanted(w))
+		select {
+		case <-d.handed:
+		default:
+			close(d.handed)
+		}
 	}
 	d.wakeSessions()
 }

@@ -76,6 +76,12 @@ func (t *Set) Call(ctx context.Context, key string, c Call) (json.RawMessage, er
 		if err != nil {
 			return nil, s.callError(err, c.Tool, limit)
 		}
+		if c.Check != nil {
+			if err := c.Check(); err != nil {
+				l.unuse()
+				return nil, err
+			}
+		}
 		var definition *tool.Tool
 		if l.modern && l.http {
 			definition = s.tool(c.Tool)

@@ -99,8 +99,12 @@ type Call struct {
 	Arguments json.RawMessage              // raw object; nil means {}
 	Meta      json.RawMessage              // the caller's _meta without its progress token, or nil
 	Progress  func(params json.RawMessage) // each notifications/progress, with the upstream's token in it, on the caller's goroutine; nil: none is asked for
-	MayRepeat bool                         // by the tool's annotations: may be sent again after the connection died
-	Timeout   time.Duration                // 0: the server's own
+	// Check is asked once the server is connected and listed, right before the
+	// request is sent; its error is the call's, and nothing is sent. A server that
+	// was away may have come back with other tools. It may be nil.
+	Check     func() error
+	MayRepeat bool          // by the tool's annotations: may be sent again after the connection died
+	Timeout   time.Duration // 0: the server's own
 }
 
 // RPCError is a JSON-RPC error that the server answered, unchanged.
