@@ -174,11 +174,15 @@ func (d *Daemon) Run(ctx context.Context) error {
 		ErrorLog:          slog.NewLogLogger(d.log.Handler(), slog.LevelDebug),
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 	}
-	parts.Go(func() {
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			d.finish(fmt.Errorf("serving %s: %w", dirs.Socket, err))
-		}
-	})
+	serve := func(l net.Listener) {
+		parts.Go(func() {
+			if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) && platform.Bound(l) {
+				d.finish(fmt.Errorf("serving %s: %w", dirs.Socket, err))
+			}
+		})
+	}
+	serve(listener)
+	parts.Go(func() { d.keepPlace(ctx, lock, listener, serve) })
 	d.log.Info("ready", "pid", os.Getpid(), "version", ipc.Version(), "socket", dirs.Socket, "after", time.Since(d.started).Round(time.Millisecond))
 
 	upstreams := make(chan struct{})
@@ -223,6 +227,42 @@ func (d *Daemon) Run(ctx context.Context) error {
 	}
 	return nil
 }
+
+// keepPlace looks after the two files that make this process the daemon. A socket
+// that somebody removed is bound again, since the lock is ours. A lock file that
+// was removed or replaced ends the daemon: another one can be up already, and
+// two must not run.
+func (d *Daemon) keepPlace(ctx context.Context, lock *platform.Lock, listener net.Listener, serve func(net.Listener)) {
+	tick := time.NewTicker(placeCheck)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if !lock.Held() {
+			d.finish(errors.New("the lock file was removed; the next verb starts another daemon"))
+			return
+		}
+		if platform.Bound(listener) {
+			continue
+		}
+		fresh, err := platform.Listen(d.o.Dirs.Socket)
+		if err != nil {
+			d.log.Warn("binding the socket again", "cause", err)
+			continue
+		}
+		d.log.Warn("the socket was removed and is bound again", "socket", d.o.Dirs.Socket)
+		serve(fresh)
+		_ = listener.Close() // nobody can reach it; its connections live on
+		listener = fresh
+	}
+}
+
+// placeCheck is how soon a removed socket is there again: two stats cost
+// microseconds.
+const placeCheck = time.Second
 
 // open reads what is kept between runs and makes the parts. None of it waits on
 // a server.

@@ -209,3 +209,26 @@ func TestByeIsForDaemonsThatWereToldToEnd(t *testing.T) {
 		t.Errorf("bye is %v for the daemon's end and %v for our own", s.Bye(), closed.Bye())
 	}
 }
+
+func TestARemovedSocketComesBack(t *testing.T) {
+	m := newMachine(t)
+	r := m.start()
+	if err := os.Remove(m.dirs.Socket); err != nil {
+		t.Fatal(err)
+	}
+	r.client.Close()
+	r.until("the daemon can be reached again", func() bool { _, err := r.client.Handshake(t.Context()); return err == nil })
+	if err := r.stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestADaemonWithoutItsLockFileEnds(t *testing.T) {
+	m := newMachine(t)
+	r := m.start()
+	if err := os.Remove(filepath.Join(m.dirs.State, "toolsd.lock")); err != nil {
+		t.Fatal(err)
+	}
+	r.client.Close()
+	r.until("it has ended", func() bool { _, err := os.Lstat(m.dirs.Socket); return os.IsNotExist(err) })
+}

@@ -55,6 +55,17 @@ func AcquireLock(path string) (*Lock, error) {
 	}
 }
 
+// Held reports whether the file at the lock's path is still the locked one. Where
+// it is not, another process can lock the new file and be a daemon too.
+func (l *Lock) Held() bool {
+	locked, err := l.lock.Stat()
+	if err != nil {
+		return false
+	}
+	there, err := os.Lstat(l.path)
+	return err == nil && os.SameFile(locked, there)
+}
+
 // writePID is for people, so that failing to is no failure.
 func writePID(path string) {
 	f, err := os.OpenFile(path, os.O_WRONLY|openNoFollow, 0)

@@ -61,6 +61,17 @@ func Listen(path string) (net.Listener, error) {
 	return l, nil
 }
 
+// Bound reports whether the socket's path still leads to a listener that Listen
+// returned. Somebody may have removed the file, and then nobody can connect.
+func Bound(l net.Listener) bool {
+	own, ok := l.(*listener)
+	if !ok {
+		return true
+	}
+	there, err := os.Lstat(own.path)
+	return err == nil && os.SameFile(there, own.bound)
+}
+
 type listener struct {
 	*net.UnixListener
 	path  string

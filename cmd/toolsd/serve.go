@@ -182,15 +182,19 @@ func (a *app) stop(ctx context.Context) error {
 		if err := elsewhere(ctx, dirs, false); err != nil {
 			return err
 		}
-		// One that is ending, or that has not bound its socket yet.
-		if err := waitUntilFree(ctx, lock); err != nil {
+		// One that is ending, or that has not bound its socket yet: that one is
+		// told as soon as it can be.
+		var gone bool
+		if client, gone, err = a.bornOrGone(ctx, lock); gone {
+			a.print(daemonAnswer{Changed: true}, func(s *screen) { s.line("stopped") })
+			return nil
+		}
+		if err != nil {
 			if err := elsewhere(ctx, dirs, true); err != nil {
 				return err
 			}
 			return err
 		}
-		a.print(daemonAnswer{Changed: true}, func(s *screen) { s.line("stopped") })
-		return nil
 	}
 	if err != nil {
 		return stopByHand(err, lock)
@@ -205,6 +209,28 @@ func (a *app) stop(ctx context.Context) error {
 	}
 	a.print(daemonAnswer{info, true}, func(s *screen) { s.line("stopped: process %d", info.PID) })
 	return nil
+}
+
+// bornOrGone waits until the daemon that holds the lock answers, or until nobody
+// holds it any more.
+func (a *app) bornOrGone(ctx context.Context, lock string) (client *ipc.Client, gone bool, err error) {
+	ticker := time.NewTicker(20 * time.Millisecond)
+	defer ticker.Stop()
+	for end := time.Now().Add(stopTimeout); time.Now().Before(end); {
+		if free, err := lockIsFree(lock); free || err != nil {
+			return nil, free, err
+		}
+		client, _, err := a.running(ctx)
+		if !errors.Is(err, errNoneRuns) {
+			return client, false, err
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return nil, false, ctx.Err()
+		}
+	}
+	return nil, false, waitUntilFree(ctx, lock)
 }
 
 // stopByHand says how to end a daemon that cannot be asked: it hangs, or speaks
