@@ -56,6 +56,7 @@ type Daemon struct {
 	started time.Time
 
 	index    *index.Index
+	noCache  string // why the index has no file
 	names    *tool.Names
 	trust    *trust.Store
 	calls    *calllog.Log
@@ -276,8 +277,14 @@ func (d *Daemon) open() error {
 	d.names = tool.NewNames(names, d.o.FixedNames...)
 	d.trust = trust.Open(state("trust.json"), d.log)
 	d.calls = calllog.Open(state("calls.log"))
+	path := filepath.Join(dirs.Cache, "index.db")
+	if err := dirs.PrepareCache(); err != nil {
+		d.log.Warn("the index is kept in memory only", "cause", err)
+		d.noCache = fmt.Sprintf("the index is kept in memory only, so every start waits for the servers to list their tools: %v", err)
+		path = ""
+	}
 	d.index = index.Open(index.Options{
-		Path:   filepath.Join(dirs.Cache, "index.db"),
+		Path:   path,
 		Check:  d.checkIndex,
 		Expose: d.names.Of,
 		Log:    d.log,

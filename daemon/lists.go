@@ -93,6 +93,7 @@ func (d *Daemon) problems(v view) []ipc.Problem {
 	for _, own := range []ipc.Problem{
 		{Message: d.trust.Problem(), Hint: d.trust.Hint()},
 		{Message: d.index.Problem()},
+		{Message: d.noCache},
 		{Message: d.calls.Problem()},
 	} {
 		if own.Message != "" {

@@ -232,3 +232,21 @@ func TestADaemonWithoutItsLockFileEnds(t *testing.T) {
 	r.client.Close()
 	r.until("it has ended", func() bool { _, err := os.Lstat(m.dirs.Socket); return os.IsNotExist(err) })
 }
+
+func TestAnUnusableCacheStopsNothing(t *testing.T) {
+	m := newMachine(t)
+	if err := os.RemoveAll(m.dirs.Cache); err != nil {
+		t.Fatal(err)
+	}
+	m.write(m.dirs.Cache, "a file in the directory's place")
+	m.config(object{"lab": fault("ok")})
+	r := m.start()
+	r.untilState("lab", ipc.StateReady)
+	if got := r.ids("echo"); len(got) == 0 {
+		t.Error("nothing is found")
+	}
+	status, err := r.Status(t.Context(), ipc.StatusRequest{})
+	if err != nil || len(status.Problems) != 1 || !strings.Contains(status.Problems[0].Message, "in memory only") {
+		t.Errorf("%s %v", ipc.Encode(status), err)
+	}
+}

@@ -136,17 +136,20 @@ func findDirs(goos string, getenv func(string) string, home, tmp, uid string) (D
 	return d, nil
 }
 
-// Prepare makes the directories, private to the user whatever the umask is. A
-// state, cache or run directory of ours with too wide a mode is tightened; one
+// PrepareCache makes the cache directory and says what is wrong with it. The cache
+// can be done without, so this need not end anything.
+func (d Dirs) PrepareCache() error { return makePrivate(d.Cache) }
+
+// Prepare makes the directories, private to the user whatever the umask is; about
+// the cache see PrepareCache. A state or run directory of ours with too wide a mode is tightened; one
 // that another user owns, a link, or a file in its place is an *UnfitError.
 func (d Dirs) Prepare() error {
 	// The directory of config.json is the user's to arrange: often a link into
 	// a collection of dotfiles, sometimes read-only. toolsd runs without it.
 	_ = os.MkdirAll(d.Config, 0o700)
-	for _, dir := range []string{d.State, d.Cache} {
-		if err := makePrivate(dir); err != nil {
-			return err
-		}
+	_ = d.PrepareCache()
+	if err := makePrivate(d.State); err != nil {
+		return err
 	}
 	if !d.chosen {
 		return makePrivate(d.Run)
