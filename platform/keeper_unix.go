@@ -156,26 +156,27 @@ func (k *Keeper) Start(c Command) (*Process, error) {
 		closePipes(stdin, stderr)
 	}
 
-	p, err := k.start(c, in, out, errs)
+	ends := Process{Stdin: stdin, Stdout: stdout, Stderr: stderr}
+	p, err := k.start(c, ends, in, out, errs)
 	if errors.Is(err, errKeeperGone) { // it was killed; what it had is, too
-		p, err = k.start(c, in, out, errs)
+		p, err = k.start(c, ends, in, out, errs)
 	}
 	if err != nil {
 		closePipes(stdin, stdout, stderr)
 		return nil, fmt.Errorf("starting %s: %w", c.Label, err)
 	}
-	p.Stdin, p.Stdout, p.Stderr = stdin, stdout, stderr
 	return p, nil
 }
 
-// start has the running keeper start it. When the error is errKeeperGone there
-// may be another keeper now.
-func (k *Keeper) start(c Command, files ...int) (*Process, error) {
+// start has the running keeper start it, with our ends of its pipes: Close may
+// stop it before start has returned. When the error is errKeeperGone there may be
+// another keeper now.
+func (k *Keeper) start(c Command, ends Process, files ...int) (*Process, error) {
 	l, number, err := k.connect()
 	if err != nil {
 		return nil, err
 	}
-	p := &Process{keeper: k, label: c.Label, done: make(chan struct{}), cleared: make(chan struct{}), osProcess: osProcess{link: l}}
+	p := &Process{Stdin: ends.Stdin, Stdout: ends.Stdout, Stderr: ends.Stderr, keeper: k, label: c.Label, done: make(chan struct{}), cleared: make(chan struct{}), osProcess: osProcess{link: l}}
 	marker := fmt.Sprintf("%v:%s:%d", k.key, k.options.Instance, number)
 	answer, err := l.ask(p, message{Op: "start", Path: c.Path, Args: c.Args, Dir: c.Dir,
 		Env: withMarker(c.Env, marker), Marker: marker, Tag: makeTag(uint64(k.key), number), Umask: inheritedUmask(), Session: c.session}, files...)
