@@ -18,12 +18,16 @@ const (
 	// startTimeout is how long a daemon may take until it answers. It answers
 	// within 0.3 s even when every server hangs; the rest is for a machine that
 	// is busy, and for an older daemon that still ends (8 s).
-	startTimeout = 10 * time.Second
-	// startAgain is when a caller whose daemon lost the race for the lock tries
-	// once more: the winner may have been one that was about to end.
+	startTimeout = 20 * time.Second
+	// startAgain is when a caller whose daemon lost the race for the state lock
+	// starts another: the winner may have been one that was about to end.
 	startAgain = 500 * time.Millisecond
 	// pollEvery is how often the socket is tried meanwhile. A try costs 0.1 ms.
 	pollEvery = 10 * time.Millisecond
+	// startLockName is the file that one of any number of callers locks while it
+	// starts the daemon. The state lock would let only one daemon live anyway, but
+	// fifty that are born to end keep two cores from the one.
+	startLockName = "toolsd.start"
 	// handshakes is how often a daemon is tried that ends, or comes up, at the
 	// very moment; more would be a daemon that is broken.
 	handshakes = 5
@@ -93,10 +97,11 @@ func (a *app) running(ctx context.Context) (*ipc.Client, platform.Dirs, error) {
 	return client, dirs, nil
 }
 
-// startDaemon starts a daemon, and waits until it or somebody else's answers. The
-// state lock lets one of any number live; the others end quietly. Since the
-// holder of the lock may be a daemon that is about to end, a caller that still
-// has no answer starts another one, after pauses that double.
+// startDaemon starts a daemon, and waits until it or somebody else's answers. Of
+// any number of callers the one with the start lock starts it; when that caller
+// ends without a daemon, however it ends, the next takes its place. Since the
+// state lock may be held by a daemon that is about to end, a caller that still has
+// no answer starts another one, after pauses that double.
 func (a *app) startDaemon(ctx context.Context, client *ipc.Client, dirs platform.Dirs) (*ipc.Client, error) {
 	if err := dirs.Prepare(); err != nil {
 		return nil, err
@@ -115,8 +120,20 @@ func (a *app) startDaemon(ctx context.Context, client *ipc.Client, dirs platform
 	defer ticker.Stop()
 	pause, again := startAgain, time.Time{}
 	began := time.Now()
+	var turn *platform.Lock
+	defer func() {
+		if turn != nil {
+			_ = turn.Release()
+		}
+	}()
 	for i := 0; ; i++ {
-		if now := time.Now(); now.After(again) {
+		if turn == nil && i%5 == 0 {
+			turn, err = platform.AcquireLock(filepath.Join(dirs.State, startLockName))
+			if err != nil && !errors.Is(err, platform.ErrLocked) {
+				return nil, ipc.Errorf(ipc.CodeNoDaemon, "starting the daemon: %v", err)
+			}
+		}
+		if now := time.Now(); turn != nil && now.After(again) {
 			if _, err := platform.StartDetached(self, []string{"serve", detachedFlag + "=" + token}, nil, log); err != nil {
 				return nil, ipc.Errorf(ipc.CodeNoDaemon, "%v", err)
 			}
