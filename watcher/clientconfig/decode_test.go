@@ -167,6 +167,8 @@ func TestOddFiles(t *testing.T) {
 		{name: "cut off in a comment", in: `{"mcpServers":{} /* `, unusable: at4{1, 18, "", "has no end"}},
 		{name: "zeros", in: "\x00\x00\x00", unusable: at4{1, 1, "", "zero bytes"}},
 		{name: "deep nesting", in: strings.Repeat("[", 100000), unusable: at4{1, 1001, "", "nested more than 1000"}},
+		{name: "a list without an object", in: `{"mcpServers":[1]}`, unusable: at4{1, 15, "", "is a list, not an object of servers by name"}},
+		{name: "an empty list", in: `{"mcpServers":[]}`},
 		{name: "deep nesting in what is skipped", slug: "claude-code", path: "/.claude.json", in: `{"x":` + strings.Repeat(`{"y":`, 100000), unusable: at4{1, 5*1000 + 1, "", "nested more than 1000"}},
 		{name: "invalid UTF-8", in: "{\"mcpServers\":{\"a\":{\"command\":\"x\xe9\"}}}", servers: "a=x\uFFFD", problems: []at4{{1, 33, "", "not valid UTF-8"}}},
 		{name: "UTF-16", in: "\xff\xfe" + utf16le(`{"mcpServers":{"a":{"command":"x"}}}`), servers: "a=x", problems: []at4{{1, 1, "", "UTF-16"}}},

@@ -42,7 +42,7 @@ func (d *decoder) roots(file *node) error {
 		case n.kind == kNull:
 		case n.kind == kMap:
 			d.servers(n, d.loc.Root)
-		case n.kind == kList:
+		case n.kind == kList && (len(n.items) == 0 || slices.ContainsFunc(n.items, func(i *node) bool { return i.kind == kMap })):
 			if d.client.Slug != "continue" && len(n.items) > 0 {
 				d.problem(n.start, "", fmt.Sprintf("%s is a list; %s reads an object of servers by name", quoted(pointer), d.client.Name), "")
 			}
