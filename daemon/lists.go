@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/toolsd/toolsd/daemon/upstream"
@@ -86,7 +87,7 @@ func (d *Daemon) problems(v view) []ipc.Problem {
 		if s := v.server(p.Server); p.Root != "" && (s == nil || s.gate == pending) {
 			// What a repository's file says reaches nobody before it was approved; the
 			// line and column still say where to look.
-			p.Message, p.Hint = quotation.ReplaceAllString(p.Message, `"…"`), quotation.ReplaceAllString(p.Hint, `"…"`)
+			p.Message, p.Hint = quotation().ReplaceAllString(p.Message, `"…"`), quotation().ReplaceAllString(p.Hint, `"…"`)
 		}
 		out = append(out, p)
 	}
@@ -104,7 +105,7 @@ func (d *Daemon) problems(v view) []ipc.Problem {
 }
 
 // quotation is a text that a message took from a config file.
-var quotation = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
+var quotation = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`"(?:[^"\\]|\\.)*"`) })
 
 // weight is what the tools of one server come to.
 type weight struct{ tools, tokens int }

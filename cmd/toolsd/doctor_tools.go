@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -102,8 +101,17 @@ const heavyTool = 5000
 // functions with more.
 const longDescription = 1024
 
-// plainProperty is how Anthropic's API wants the names of arguments.
-var plainProperty = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
+// longProperty is what Anthropic's API takes as the name of an argument, made of
+// letters, digits, and these.
+const longProperty, propertySigns = 64, "_.-"
+
+// spelledWith reports whether a name is made of ASCII letters, digits, and the signs.
+func spelledWith(name, signs string) bool {
+	return name != "" && !strings.ContainsFunc(name, func(r rune) bool {
+		letter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
+		return !letter && !strings.ContainsRune(signs, r)
+	})
+}
 
 func checkSchemas(p *patient) []finding {
 	if p.toolsErr != nil {
@@ -160,7 +168,7 @@ func schemaFaults(t *tool.Tool) []finding {
 		out = append(out, failure("", `"properties" of its schema is no object; clients that check a list drop the whole list for it`))
 	}
 	for name := range properties {
-		if !plainProperty.MatchString(name) {
+		if !spelledWith(name, propertySigns) || len(name) > longProperty {
 			out = append(out, warning("", "an argument is called %s, which models' APIs refuse (letters, digits, _ . - and at most 64)", strconv.Quote(tool.CleanLine(name))))
 			break // one says it; maps have no order
 		}
@@ -175,10 +183,9 @@ func schemaFaults(t *tool.Tool) []finding {
 }
 
 // directLimit is what the APIs of models take as the name of a tool, and direct is
-// how clients build it for a server that they start themselves.
-const directLimit = 64
-
-var plainName = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
+// how clients build it for a server that they start themselves. It may hold
+// letters, digits, and these.
+const directLimit, directSigns = 64, "_-"
 
 // checkNames is about names as clients build them without toolsd, and tells how
 // toolsd shows the tool instead.
@@ -198,9 +205,9 @@ func checkNames(p *patient) []finding {
 		full := "mcp__" + id.Server + "__" + id.Name
 		var why string
 		switch {
-		case !plainName.MatchString(id.Name):
+		case !spelledWith(id.Name, directSigns):
 			why = "its name holds characters that models' APIs refuse"
-		case !plainName.MatchString(id.Server):
+		case !spelledWith(id.Server, directSigns):
 			why = "the name of its server holds characters that models' APIs refuse"
 		case utf8.RuneCountInString(full) > directLimit:
 			why = fmt.Sprintf("%s has %d characters, and models' APIs take %d", full, utf8.RuneCountInString(full), directLimit)

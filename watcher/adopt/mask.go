@@ -131,12 +131,12 @@ func maskScalar(token string, in *box) string {
 
 // maskComment hides values in an entry that was commented out.
 func maskComment(c string) string {
-	return quotedPair.ReplaceAllString(c, `${1}"`+masked+`"`)
+	return quotedPair().ReplaceAllString(c, `${1}"`+masked+`"`)
 }
 
 // quotedPair is a key that hides its value, or any pair of words in capitals, as
 // names of variables are.
-var quotedPair = regexp.MustCompile(`("(?:[A-Z][A-Z0-9_]*|[^"]*(?i:` + secretWord + `)[^"]*)"\s*:\s*)"(?:[^"\\]|\\.)*"`)
+var quotedPair = later(`("(?:[A-Z][A-Z0-9_]*|[^"]*(?i:` + secretWord + `)[^"]*)"\s*:\s*)"(?:[^"\\]|\\.)*"`)
 
 func unquote(token string) string {
 	if n := len(token); n > 1 && token[0] == '"' && token[n-1] == '"' && strings.IndexByte(token, '\\') < 0 {
@@ -150,9 +150,9 @@ func unquote(token string) string {
 }
 
 var (
-	tomlTable = regexp.MustCompile(`^\s*\[+([^\]]*)\]`)
-	pairLine  = regexp.MustCompile(`^(\s*(?:- +)*)("[^"]*"|'[^']*'|[\w.@/ -]+?)(\s*[:=](?:\s+|$)|=)(.*?)(\r?\n?)$`)
-	flowStart = regexp.MustCompile(`["']?\b(env|envs|environment|headers|http_headers)["']?\s*[:=]\s*\{`)
+	tomlTable = later(`^\s*\[+([^\]]*)\]`)
+	pairLine  = later(`^(\s*(?:- +)*)("[^"]*"|'[^']*'|[\w.@/ -]+?)(\s*[:=](?:\s+|$)|=)(.*?)(\r?\n?)$`)
+	flowStart = later(`["']?\b(env|envs|environment|headers|http_headers)["']?\s*[:=]\s*\{`)
 )
 
 // maskLines does the same for TOML and YAML, by lines.
@@ -186,20 +186,20 @@ func maskLines(text string, toml bool) string {
 			hiding, indent = false, -1
 		}
 		if toml {
-			if m := tomlTable.FindStringSubmatch(body); m != nil {
+			if m := tomlTable().FindStringSubmatch(body); m != nil {
 				parts := strings.Split(m[1], ".")
 				hiding = hides(strings.Trim(parts[len(parts)-1], ` "'`))
 				out.WriteString(line)
 				continue
 			}
 		}
-		m := pairLine.FindStringSubmatch(body)
+		m := pairLine().FindStringSubmatch(body)
 		switch {
 		case strings.HasPrefix(bare, "#"):
 			if hiding {
 				out.WriteString(body[:in] + "# " + masked + eol)
 			} else {
-				out.WriteString(plainPair.ReplaceAllString(body, `${1}`+masked) + eol)
+				out.WriteString(plainPair().ReplaceAllString(body, `${1}`+masked) + eol)
 			}
 		case hiding && m == nil:
 			out.WriteString(body[:in] + masked + eol)
@@ -235,13 +235,13 @@ func maskLines(text string, toml bool) string {
 }
 
 // plainPair is a variable and its value in a comment.
-var plainPair = regexp.MustCompile(`(\b[A-Z][A-Z0-9_]*\s*[:=]\s*).+`)
+var plainPair = later(`(\b[A-Z][A-Z0-9_]*\s*[:=]\s*).+`)
 
 // maskFlow hides what stands in braces behind env or headers on one line; depth is
 // how many braces stay open.
 func maskFlow(line string) (_ string, depth int) {
 	for from := 0; ; {
-		at := flowStart.FindStringIndex(line[from:])
+		at := flowStart().FindStringIndex(line[from:])
 		if at == nil {
 			return line, 0
 		}
@@ -281,9 +281,9 @@ func maskFlow(line string) (_ string, depth int) {
 }
 
 // flagPair is a flag for a login and its value in a list on one line.
-var flagPair = regexp.MustCompile(`(?i)(["']--?[\w-]*` + secretWord + `[\w-]*["']\s*,\s*)("(?:[^"\\]|\\.)*"|'[^']*')`)
+var flagPair = later(`(?i)(["']--?[\w-]*` + secretWord + `[\w-]*["']\s*,\s*)("(?:[^"\\]|\\.)*"|'[^']*')`)
 
-func maskArgs(line string) string { return flagPair.ReplaceAllString(line, `${1}"`+masked+`"`) }
+func maskArgs(line string) string { return flagPair().ReplaceAllString(line, `${1}"`+masked+`"`) }
 
 func braces(line string) int { return strings.Count(line, "{") - strings.Count(line, "}") }
 

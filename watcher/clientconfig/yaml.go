@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -38,15 +39,15 @@ type yamlTree struct {
 }
 
 var (
-	yamlLine   = regexp.MustCompile(`^(?:yaml: )?line (\d+): `)
-	yamlAnchor = regexp.MustCompile(`unknown anchor '(.*)' referenced`)
+	yamlLine   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?:yaml: )?line (\d+): `) })
+	yamlAnchor = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`unknown anchor '(.*)' referenced`) })
 )
 
 // fault places an error of the parser, which tells lines only, at the first
 // character of its line.
 func (t *yamlTree) fault(err error) error {
 	message, off := strings.TrimPrefix(err.Error(), "yaml: "), 0
-	if m := yamlLine.FindStringSubmatch(err.Error()); m != nil {
+	if m := yamlLine().FindStringSubmatch(err.Error()); m != nil {
 		message = strings.TrimPrefix(message, m[0][strings.Index(m[0], "line"):])
 		line, _ := strconv.Atoi(m[1])
 		if strings.HasPrefix(message, "did not find expected") {
@@ -55,7 +56,7 @@ func (t *yamlTree) fault(err error) error {
 		off = t.starts.offset(t.data, line, 1)
 		off += len(t.data[off:]) - len(bytes.TrimLeft(t.data[off:], " \t"))
 	}
-	if m := yamlAnchor.FindStringSubmatch(message); m != nil {
+	if m := yamlAnchor().FindStringSubmatch(message); m != nil {
 		off = max(0, bytes.Index(t.data, []byte("*"+m[1])))
 	}
 	// An anchor's name is the only part of the file that these texts may hold.
