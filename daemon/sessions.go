@@ -35,6 +35,7 @@ type attached struct {
 	done     chan struct{}
 	close    func()
 	bye      atomic.Bool
+	seeing   atomic.Pointer[view]
 
 	// turn orders the lists that this session is sent. It is held while one is
 	// written, so that a list is out before the answer that made it change; only
@@ -240,7 +241,17 @@ func listedOf(t *tool.Tool) ipc.Listed {
 	}
 }
 
-func (s *attached) view() view { return s.d.world.Load().from(s.request.CWD) }
+// view is what this session sees of the present world. It is kept, because a call
+// asks for it some times.
+func (s *attached) view() view {
+	w := s.d.world.Load()
+	if v := s.seeing.Load(); v != nil && v.world == w {
+		return *v
+	}
+	v := w.from(s.request.CWD)
+	s.seeing.Store(&v)
+	return v
+}
 
 func (s *attached) Hello() ipc.Hello      { return s.hello }
 func (s *attached) Done() <-chan struct{} { return s.done }
@@ -292,7 +303,7 @@ func (s *attached) Search(ctx context.Context, r ipc.SearchRequest) (*ipc.Search
 		if err != nil {
 			return nil, err
 		}
-		result = &ipc.SearchResult{Query: r.ToolID, Count: 1, Confidence: 1, Matches: []ipc.Match{{ToolInfo: s.d.toolInfo(v, e)}}}
+		result = &ipc.SearchResult{Query: r.ToolID, Count: 1, Confidence: 1, Matches: []ipc.Match{{ToolInfo: s.d.toolInfo(v, s.d.index.Snapshot().Categorized(e, v.visible))}}}
 	} else {
 		var err error
 		if result, err = s.d.search(v, r, s.settings.ToolSearch.MatchingThreshold); err != nil {

@@ -191,12 +191,16 @@ func (c *corpus) exactly(text string, keep func(uint32) bool) (docs []uint32, is
 
 // Find resolves an id, server.tool, server/tool, an exposed name or a bare tool
 // name: none, one, or the candidates. Case is ignored, but a tool of the same
-// bytes wins over others.
+// bytes wins over others. It looks at no other tool, so that a call costs the same
+// whatever the number of tools is; Categorized adds the categories.
 func (s *Snapshot) Find(ref string, view View) []Entry {
-	c := s.corpusFor(view)
+	c := s.all
 	var docs []uint32
 	best := uint8(sameFolded)
 	c.byReference(strings.TrimSpace(ref), func(doc uint32, how uint8) {
+		if d := c.docs[doc]; view != nil && !view(d.key, d.tool) {
+			return
+		}
 		if how > best {
 			best, docs = how, docs[:0]
 		}
@@ -212,9 +216,20 @@ func (s *Snapshot) Find(ref string, view View) []Entry {
 	}
 	out := make([]Entry, len(docs))
 	for i, d := range docs {
-		out[i] = c.entry(d)
+		out[i] = Entry{Key: c.docs[d].key, Tool: c.docs[d].tool}
 	}
 	return out
+}
+
+// Categorized returns a visible entry with the categories that this view has it in.
+func (s *Snapshot) Categorized(e Entry, view View) Entry {
+	c := s.corpusFor(view)
+	for doc, d := range c.docs {
+		if d.key == e.Key && d.tool.ID == e.Tool.ID {
+			return c.entry(uint32(doc))
+		}
+	}
+	return e
 }
 
 // Suggest returns ids of visible tools that look like ref, best first.

@@ -115,7 +115,9 @@ type Reader interface {
 	Search(Query) Result
 	// Find resolves an id, server.tool, server/tool, an exposed name or a bare
 	// tool name: none, one, or the candidates. Case is ignored, same bytes win.
+	// The entries are without their categories, which Categorized adds.
 	Find(ref string, view View) []Entry
+	Categorized(e Entry, view View) Entry
 	// Suggest returns ids that look like ref, best first, at most max.
 	Suggest(ref string, max int, view View) []string
 	All(view View) iter.Seq[Entry] // sorted by server, then name

@@ -421,7 +421,7 @@ func ask[A any](ctx context.Context, s *remoteSession, method string, params any
 	}
 	s.waiting[id] = w
 	s.mu.Unlock()
-	if err := s.out.write(frame{ID: id, Method: method, Params: Encode(params)}); err != nil {
+	if err := s.out.write(outFrame{ID: id, Method: method, Params: params}); err != nil {
 		// Half a frame may be out, which the daemon never acts on: nothing was asked.
 		s.conn.Close()
 		return nil, Errorf(CodeNoDaemon, "the connection to the daemon was lost").WithHint("start it with `toolsd start`")
@@ -441,7 +441,7 @@ func ask[A any](ctx context.Context, s *remoteSession, method string, params any
 		return &a, nil
 	case <-ctx.Done():
 		s.waiter(id, true)
-		_ = s.out.write(frame{Method: "cancel", Params: Encode(cancelParams{id})})
+		_ = s.out.write(outFrame{Method: "cancel", Params: cancelParams{id}})
 		return nil, context.Cause(ctx)
 	}
 }
@@ -459,5 +459,5 @@ func (s *remoteSession) Call(ctx context.Context, c SessionCall) (*CallOutcome, 
 }
 
 func (s *remoteSession) Saw(_ context.Context, seen map[tool.ID]tool.Hash, listed bool) error {
-	return s.out.write(frame{Method: "seen", Params: Encode(seenParams{seen, listed})})
+	return s.out.write(outFrame{Method: "seen", Params: seenParams{seen, listed}})
 }

@@ -261,15 +261,22 @@ func answer(w http.ResponseWriter, status int, v any) {
 // Encode is the JSON that leaves this package: one line, a newline at its end,
 // and no escaping of <, > and &, which nobody here puts into HTML.
 func Encode(v any) []byte {
+	data, err := encode(v)
+	if err != nil {
+		data, _ = encode(ErrorDocument{unencodable(err)})
+	}
+	return data
+}
+
+func encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		b.Reset()
-		_ = e.Encode(ErrorDocument{Errorf(CodeInternal, "encoding an answer: %v", err)})
-	}
-	return b.Bytes()
+	err := e.Encode(v)
+	return b.Bytes(), err
 }
+
+func unencodable(err error) *Error { return Errorf(CodeInternal, "encoding an answer: %v", err) }
 
 // query reads the parameters of a GET and remembers what was wrong with them.
 type query struct {

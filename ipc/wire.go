@@ -37,6 +37,16 @@ type frame struct {
 	Error  *Error          `json:"error,omitempty"`
 }
 
+// outFrame is a frame as it is written: what it holds is encoded with it, in one
+// go, since a result may be large.
+type outFrame struct {
+	ID     uint64 `json:"id,omitempty"`
+	Method string `json:"method,omitempty"`
+	Params any    `json:"params,omitempty"`
+	Result any    `json:"result,omitempty"`
+	Error  *Error `json:"error,omitempty"`
+}
+
 type (
 	listParams struct {
 		Tools []Listed `json:"tools"`
@@ -89,11 +99,14 @@ type framer struct {
 	w  io.Writer
 }
 
-func (f *framer) write(v frame) error {
-	line := Encode(v)
+func (f *framer) write(v outFrame) error {
+	line, err := encode(v)
+	if err != nil { // who waits for this id must not wait for ever
+		line = Encode(outFrame{ID: v.ID, Error: unencodable(err)})
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	_, err := f.w.Write(line)
+	_, err = f.w.Write(line)
 	return err
 }
 
@@ -120,7 +133,7 @@ func serveSession(b Backend, w http.ResponseWriter, r *http.Request) {
 	s, err := b.Attach(ctx, request, Events{List: func(list []Listed) {
 		hold.Lock()
 		defer hold.Unlock()
-		_ = out.write(frame{Method: "list", Params: Encode(listParams{list})})
+		_ = out.write(outFrame{Method: "list", Params: listParams{list}})
 	}})
 	if err != nil {
 		hold.Unlock()
@@ -144,7 +157,7 @@ func serveSession(b Backend, w http.ResponseWriter, r *http.Request) {
 	}
 	_, err = io.WriteString(conn, head+"\r\n")
 	if err == nil {
-		err = out.write(frame{Method: "hello", Params: Encode(s.Hello())})
+		err = out.write(outFrame{Method: "hello", Params: s.Hello()})
 	}
 	hold.Unlock()
 	if err != nil {
@@ -157,7 +170,7 @@ func serveSession(b Backend, w http.ResponseWriter, r *http.Request) {
 		case <-s.Done():
 			if s.Bye() {
 				_ = conn.SetWriteDeadline(time.Now().Add(byeTimeout))
-				_ = out.write(frame{Method: "bye"})
+				_ = out.write(outFrame{Method: "bye"})
 			}
 			conn.Close()
 		case <-ctx.Done():
@@ -184,7 +197,7 @@ func serveFrames(ctx context.Context, s Session, r *bufio.Reader, out *framer) {
 		}
 		var f frame
 		if err := DecodeStrict(line, &f); err != nil {
-			if out.write(frame{ID: f.ID, Error: Errorf(CodeUsage, "a frame: %v", err)}) != nil {
+			if out.write(outFrame{ID: f.ID, Error: Errorf(CodeUsage, "a frame: %v", err)}) != nil {
 				return
 			}
 			continue
@@ -196,7 +209,7 @@ func serveFrames(ctx context.Context, s Session, r *bufio.Reader, out *framer) {
 				_ = s.Saw(ctx, p.Tools, p.Listed)
 			}
 			if f.ID != 0 {
-				_ = out.write(frame{ID: f.ID, Result: json.RawMessage("{}")})
+				_ = out.write(outFrame{ID: f.ID, Result: json.RawMessage("{}")})
 			}
 		case "cancel":
 			var p cancelParams
@@ -218,11 +231,11 @@ func serveFrames(ctx context.Context, s Session, r *bufio.Reader, out *framer) {
 				delete(cancels, f.ID)
 				mu.Unlock()
 				cancel()
-				reply := frame{ID: f.ID}
+				reply := outFrame{ID: f.ID}
 				if err != nil {
 					reply.Error = AsError(err)
 				} else {
-					reply.Result = Encode(result)
+					reply.Result = result
 				}
 				_ = out.write(reply)
 			})
@@ -244,7 +257,7 @@ func answerFrame(ctx context.Context, s Session, f frame, out *framer) (any, err
 			return nil, Errorf(CodeUsage, "the params of call: %v", err)
 		}
 		p.Progress = func(params json.RawMessage) {
-			_ = out.write(frame{Method: "progress", Params: Encode(progressParams{f.ID, params})})
+			_ = out.write(outFrame{Method: "progress", Params: progressParams{f.ID, params}})
 		}
 		return s.Call(ctx, p)
 	}

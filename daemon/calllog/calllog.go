@@ -73,6 +73,9 @@ const (
 	// After a failure the file is not tried for this long: a full disk must not
 	// cost each call a few system calls.
 	pause = time.Second
+	// look is how often the file is looked for at its place: at each call it would
+	// cost as much as the write.
+	look = time.Second
 )
 
 // Log appends to one file.
@@ -84,6 +87,7 @@ type Log struct {
 	size    int64
 	broken  bool // the last write was cut; the next line starts on a new one
 	failed  time.Time
+	looked  time.Time // that the open file is the one at path
 	problem error
 	lost    int
 	closed  bool
@@ -155,7 +159,8 @@ func (l *Log) write(line []byte) error {
 // ready opens the file and rotates it when n more bytes would be too many. A file
 // that was moved or removed by someone is left alone and a new one begun.
 func (l *Log) ready(n int64) error {
-	if l.f != nil {
+	if now := time.Now(); l.f != nil && now.Sub(l.looked) >= look {
+		l.looked = now
 		if there, err := os.Lstat(l.path); err != nil || !same(l.f, there) {
 			l.f.Close()
 			l.f = nil
@@ -192,7 +197,7 @@ func (l *Log) open() error {
 		f.Close()
 		return err
 	}
-	l.f, l.size = f, info.Size()
+	l.f, l.size, l.looked = f, info.Size(), time.Now()
 	l.broken = l.size > 0 && !endsLine(l.path, l.size)
 	return nil
 }

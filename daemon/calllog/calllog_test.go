@@ -158,8 +158,9 @@ func TestRotation(t *testing.T) {
 	if got := read(t, path, 0); len(got) != 2 || l.Problem() != "" {
 		t.Errorf("%+v %q", got, l.Problem())
 	}
-	// Whoever takes the file away gets it, and a new one begins.
+	// Whoever takes the file away gets it, and a new one begins within a second.
 	must(t, os.Rename(path, path+".mine"))
+	l.looked = time.Time{}
 	l.Append(entry(3))
 	if got := read(t, path, 1); len(got) != 1 || got[0] != entry(3) {
 		t.Errorf("%+v", got)
