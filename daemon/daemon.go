@@ -113,7 +113,7 @@ const settleAfter = 5 * time.Second
 
 // gcPercent trades time for memory: the daemon allocates little between lists,
 // and a developer's machine has better uses for spare heap.
-const gcPercent = 50
+const gcPercent = 25
 
 // stopTimeout bounds a graceful stop: servers get 2 s to end by themselves, 2 s
 // after a signal, and the rest is for reaping.
@@ -370,10 +370,10 @@ func (d *Daemon) saveNames() {
 }
 
 // onListing takes over a server's complete list of tools.
-func (d *Daemon) onListing(key string, l upstream.Listing) {
+func (d *Daemon) onListing(key string, l upstream.Listing) []*tool.Tool {
 	s := d.world.Load().byKey[key]
 	if s == nil {
-		return // removed while it was listing
+		return nil // removed while it was listing
 	}
 	for _, t := range l.Tools {
 		d.names.Of(t.ID)
@@ -390,6 +390,11 @@ func (d *Daemon) onListing(key string, l upstream.Listing) {
 	d.log.Info("listed", "server", s.Name, "tools", len(l.Tools), "dropped", len(l.Problems))
 	d.wakeSessions()
 	d.settle.Reset(settleAfter)
+	if err != nil {
+		return nil
+	}
+	kept, _ := d.index.Snapshot().Listing(key)
+	return kept.Tools
 }
 
 // Stop ends the daemon after the answer is out.

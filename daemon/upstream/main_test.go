@@ -90,15 +90,16 @@ func start(t *testing.T, o Options, servers ...Server) *fixture {
 // hook lets f see what happens, before what the test wants to.
 func (f *fixture) hook(o *Options) {
 	onListing, onStatus := o.OnListing, o.OnStatus
-	o.OnListing = func(key string, l Listing) {
+	o.OnListing = func(key string, l Listing) []*tool.Tool {
 		f.mu.Lock()
 		f.listings[key] = l
 		f.lists[key]++
 		f.mu.Unlock()
 		f.wakeUp()
 		if onListing != nil {
-			onListing(key, l)
+			return onListing(key, l)
 		}
+		return nil
 	}
 	o.OnStatus = func() {
 		f.wakeUp()

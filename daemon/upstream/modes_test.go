@@ -2,8 +2,11 @@ package upstream
 
 import (
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/toolsd/toolsd/index/tool"
 )
 
 // Every fault over stdio, all at once: each has the state and the words that
@@ -95,5 +98,28 @@ func TestFaultsOverStdio(t *testing.T) {
 	}
 	if len(st.Declined) != 6 {
 		t.Errorf("%d answers to six requests", len(st.Declined))
+	}
+}
+
+// A definition is in memory once: what the owner of the tools keeps takes the
+// place of what was listed.
+func TestToolsAreTheOwners(t *testing.T) {
+	own := map[string]*tool.Tool{}
+	var mu sync.Mutex
+	f := start(t, Options{OnListing: func(_ string, l Listing) []*tool.Tool {
+		mu.Lock()
+		defer mu.Unlock()
+		kept := make([]*tool.Tool, len(l.Tools))
+		for i, listed := range l.Tools {
+			kept[i] = listed.On(listed.Server)
+			own[listed.Name] = kept[i]
+		}
+		return kept
+	}}, fault("ok"))
+	f.untilState("ok", Ready)
+	mu.Lock()
+	defer mu.Unlock()
+	if got := f.find("ok", "").tool("echo"); got == nil || got != own["echo"] {
+		t.Errorf("the server has %p, its owner %p", got, own["echo"])
 	}
 }

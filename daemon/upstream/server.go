@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -355,7 +356,13 @@ func (s *server) report() {
 	s.mu.Lock()
 	l, wanted := s.tools, s.first && s.hasTools && s.gone.Err() == nil
 	s.mu.Unlock()
-	if wanted {
-		s.set.opts.OnListing(s.id.key, l)
+	if !wanted {
+		return
+	}
+	kept := s.set.opts.OnListing(s.id.key, l)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if kept != nil && slices.Equal(s.tools.Tools, l.Tools) { // no later listing came
+		s.tools.Tools = kept
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/toolsd/toolsd/index/tool"
 	"github.com/toolsd/toolsd/platform"
 	"github.com/toolsd/toolsd/watcher/clientconfig"
 )
@@ -35,7 +36,7 @@ func New(o Options) *Set {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.OnListing == nil {
-		o.OnListing = func(string, Listing) {}
+		o.OnListing = func(string, Listing) []*tool.Tool { return nil }
 	}
 	if o.OnStatus == nil {
 		o.OnStatus = func() {}

@@ -85,8 +85,9 @@ type Options struct {
 	Refresh func(ctx context.Context) (platform.Environ, error)
 	// OnListing is called after each complete listing, on the server's own
 	// goroutine, before Status says ready. Of several instances of one Key only
-	// the first one's listing arrives.
-	OnListing func(key string, l Listing)
+	// the first one's listing arrives. What it returns are the same tools as the
+	// owner keeps them, so that they are in memory once; nil: as they came.
+	OnListing func(key string, l Listing) []*tool.Tool
 	// OnStatus is called when any status changed; it must not block.
 	OnStatus func()
 }
