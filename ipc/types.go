@@ -87,7 +87,8 @@ type SessionInfo struct {
 	Since   time.Time `json:"since"`
 }
 
-// Problem is something wrong in a config file.
+// Problem is something wrong in a config file, or without a File with what the
+// daemon keeps.
 type Problem = clientconfig.Problem
 
 // SearchRequest is a search. In a session CWD is the session's.

@@ -186,6 +186,28 @@ func TestScreenIsClean(t *testing.T) {
 	}
 }
 
+// TestProblemsOfNoFile: what the daemon could not keep is told as that, and apart
+// from mistakes in config files.
+func TestProblemsOfNoFile(t *testing.T) {
+	full := ipc.Problem{Message: "writing calls.log: no space left on device", Hint: "make room"}
+	typo := ipc.Problem{File: "/etc/mcp.json", Line: 3, Col: 7, Server: "board", Message: "a comma is missing"}
+	for _, test := range []struct {
+		problems []ipc.Problem
+		want     string
+	}{
+		{nil, ""},
+		{[]ipc.Problem{full}, "\nproblems:\n  writing calls.log: no space left on device\n      → make room\n"},
+		{[]ipc.Problem{typo}, "\nproblems in config files:\n  /etc/mcp.json:3:7: board: a comma is missing\n"},
+		{[]ipc.Problem{typo, full}, "\nproblems:\n  writing calls.log: no space left on device\n      → make room\n\nproblems in config files:\n  /etc/mcp.json:3:7: board: a comma is missing\n"},
+	} {
+		var b bytes.Buffer
+		showProblems(&screen{w: &b}, test.problems)
+		if b.String() != test.want {
+			t.Errorf("got %q, want %q", &b, test.want)
+		}
+	}
+}
+
 // TestServersFitATerminal: one row is one line of 80 columns, and the files of
 // different clients look different.
 func TestServersFitATerminal(t *testing.T) {

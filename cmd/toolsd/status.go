@@ -170,28 +170,49 @@ func showSessions(s *screen, sessions []ipc.SessionInfo) {
 	s.table([]string{"session", "agent", "mode", "active>", "tokens>", "since>", "directory<"}, rows, "mode", "tokens>", "since>")
 }
 
+// showProblems tells those of config files apart from those of what the daemon
+// keeps, which are no file's to correct.
 func showProblems(s *screen, problems []ipc.Problem) {
-	if len(problems) == 0 {
-		return
+	for _, group := range []struct {
+		title string
+		has   func(ipc.Problem) bool
+	}{
+		{"problems:", func(p ipc.Problem) bool { return p.File == "" }},
+		{"problems in config files:", func(p ipc.Problem) bool { return p.File != "" }},
+	} {
+		title := group.title
+		for _, p := range problems {
+			if !group.has(p) {
+				continue
+			}
+			if title != "" {
+				s.line("")
+				s.line("%s", s.style(yellow, title))
+				title = ""
+			}
+			showProblem(s, p)
+		}
 	}
-	s.line("")
-	s.line("%s", s.style(yellow, "problems in config files:"))
-	for _, p := range problems {
-		place := home(p.File)
+}
+
+func showProblem(s *screen, p ipc.Problem) {
+	text := ""
+	if p.File != "" {
+		text = home(p.File)
 		if p.Line > 0 {
-			place += fmt.Sprintf(":%d", p.Line)
+			text += fmt.Sprintf(":%d", p.Line)
 			if p.Col > 0 {
-				place += fmt.Sprintf(":%d", p.Col)
+				text += fmt.Sprintf(":%d", p.Col)
 			}
 		}
-		text := place + ": "
-		if p.Server != "" {
-			text += p.Server + ": "
-		}
-		s.paragraph(2, "", text+p.Message)
-		if p.Hint != "" {
-			s.paragraph(6, dim, "→ "+p.Hint)
-		}
+		text += ": "
+	}
+	if p.Server != "" {
+		text += p.Server + ": "
+	}
+	s.paragraph(2, "", text+p.Message)
+	if p.Hint != "" {
+		s.paragraph(6, dim, "→ "+p.Hint)
 	}
 }
 
