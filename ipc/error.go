@@ -27,6 +27,7 @@ const (
 	CodeNoDaemon       Code = "no_daemon"
 	CodeVersionSkew    Code = "version_skew"
 	CodeLocked         Code = "locked"
+	CodeTooLarge       Code = "too_large" // a request over the limit
 	CodeInternal       Code = "internal"
 )
 
@@ -88,6 +89,8 @@ func (c Code) status() int {
 		return http.StatusServiceUnavailable
 	case CodeTimeout, CodeOutcomeUnknown:
 		return http.StatusGatewayTimeout
+	case CodeTooLarge:
+		return http.StatusRequestEntityTooLarge
 	case CodeVersionSkew:
 		return http.StatusUpgradeRequired
 	}

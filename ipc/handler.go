@@ -21,6 +21,15 @@ import (
 // maxBody is the largest request body: a call's arguments may hold a file.
 const maxBody = 32 << 20
 
+// maxDrained and drainTimeout bound what is read past of a body over the limit. A
+// caller that writes all of it before it reads finds the answer only then; one
+// that never ends meets a closed connection. A local socket carries this much in a
+// fraction of a second.
+const (
+	maxDrained   = 8 * maxBody
+	drainTimeout = 5 * time.Second
+)
+
 // NewHandler serves b at the paths under /v1/, and what metrics writes at
 // /metrics in the Prometheus text format.
 func NewHandler(b Backend, metrics func(io.Writer)) http.Handler {
@@ -182,12 +191,18 @@ func serveCall(b Backend, w http.ResponseWriter, r *http.Request) {
 
 // readBody decodes the one JSON document of a request.
 func readBody(w http.ResponseWriter, r *http.Request, into any) *Error {
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	if err != nil {
-		if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			return Errorf(CodeUsage, "the request body is over %d bytes", tooLarge.Limit).WithHint("pass a path to the tool instead of the content, if it takes one")
+	data := []byte(nil)
+	over := r.ContentLength > maxBody
+	if !over {
+		var err error
+		if data, err = io.ReadAll(io.LimitReader(r.Body, maxBody+1)); err != nil {
+			return Errorf(CodeUsage, "reading the request body: %v", err).WithHint("send it whole, with its length in Content-Length or in chunks")
 		}
-		return Errorf(CodeUsage, "reading the request body: %v", err)
+		over = len(data) > maxBody
+	}
+	if over {
+		drain(w, r)
+		return Errorf(CodeTooLarge, "the request body is over %d MiB", maxBody>>20).WithHint("pass a path to the tool instead of the content, if it takes one")
 	}
 	if len(bytes.TrimSpace(data)) == 0 {
 		data = []byte("{}")
@@ -196,6 +211,18 @@ func readBody(w http.ResponseWriter, r *http.Request, into any) *Error {
 		return Errorf(CodeUsage, "the request body: %v", err).WithHint("send one JSON object with the fields of this path")
 	}
 	return nil
+}
+
+// drain reads past the rest of a body that is too large. A caller that asked first
+// (Expect: 100-continue) is told before it sends any.
+func drain(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("Expect") != "" {
+		return
+	}
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(drainTimeout)) // without it the bytes are the bound
+	_, _ = io.CopyN(io.Discard, r.Body, maxDrained)
+	_ = control.SetReadDeadline(time.Time{})
 }
 
 // DecodeStrict decodes exactly one JSON document, refusing unknown fields, and

@@ -5,6 +5,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -95,9 +100,52 @@ func TestProtocolRanges(t *testing.T) {
 	}
 }
 
+// TestBodyOverTheLimit: a caller gets the answer whether or not it reads while it
+// writes, and one that asks before it sends need not send.
+func TestBodyOverTheLimit(t *testing.T) {
+	l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: NewHandler(struct{ Backend }{}, nil)}
+	go server.Serve(l)
+	defer server.Close()
+	body := append(append([]byte(`{"tool_id":"`), bytes.Repeat([]byte("x"), maxBody+8<<20)...), `"}`...)
+	for _, path := range []string{"/v1/call", "/v1/activate", "/v1/sessions"} {
+		for name, way := range map[string]struct {
+			head string
+			body []byte
+		}{
+			"length": {fmt.Sprintf("Content-Length: %d\r\n", len(body)), body},
+			"chunks": {"Transfer-Encoding: chunked\r\n", slices.Concat(fmt.Appendf(nil, "%x\r\n", len(body)), body, []byte("\r\n0\r\n\r\n"))},
+			"asked":  {fmt.Sprintf("Content-Length: %d\r\nExpect: 100-continue\r\n", len(body)), nil},
+		} {
+			t.Run(path+" "+name, func(t *testing.T) {
+				conn, err := net.Dial("unix", l.Addr().String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer conn.Close()
+				if _, err := conn.Write(slices.Concat([]byte("POST "+path+" HTTP/1.1\r\nHost: toolsd\r\n"+way.head+"\r\n"), way.body)); err != nil {
+					t.Fatalf("writing the body: %v", err)
+				}
+				response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var doc ErrorDocument
+				if err := json.NewDecoder(response.Body).Decode(&doc); err != nil || response.StatusCode != http.StatusRequestEntityTooLarge ||
+					doc.Error == nil || doc.Error.Code != CodeTooLarge || doc.Error.Message == "" || doc.Error.Hint == "" {
+					t.Errorf("%s: %+v, %v", response.Status, doc.Error, err)
+				}
+			})
+		}
+	}
+}
+
 func TestEveryCodeHasAStatus(t *testing.T) {
 	for _, c := range []Code{CodeUsage, CodeBadArguments, CodeEmptyQuery, CodeNotFound, CodeAmbiguous, CodeNeedsTrust, CodeNotSeen,
-		CodeToolError, CodeServerDown, CodeTimeout, CodeCancelled, CodeOutcomeUnknown, CodeNoDaemon, CodeVersionSkew, CodeLocked, CodeInternal} {
+		CodeToolError, CodeServerDown, CodeTimeout, CodeCancelled, CodeOutcomeUnknown, CodeNoDaemon, CodeVersionSkew, CodeLocked, CodeTooLarge, CodeInternal} {
 		if s := c.status(); s < 400 || s > 599 {
 			t.Errorf("%s has status %d", c, s)
 		}

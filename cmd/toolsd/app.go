@@ -155,7 +155,7 @@ func (a *app) explain(ctx context.Context, err error) *ipc.Error {
 
 func exitCode(c ipc.Code) int {
 	switch c {
-	case ipc.CodeUsage, ipc.CodeBadArguments, ipc.CodeEmptyQuery, ipc.CodeLocked:
+	case ipc.CodeUsage, ipc.CodeBadArguments, ipc.CodeEmptyQuery, ipc.CodeLocked, ipc.CodeTooLarge:
 		return exitUsage
 	case ipc.CodeNoDaemon, ipc.CodeVersionSkew:
 		return exitNoDaemon
