@@ -51,6 +51,21 @@ func ask(ctx context.Context, srv *server.MCPServer, method string, params json.
 	return nil, &rpcError{Code: codeInternal, Message: "no answer to " + method}
 }
 
+// asksForVersion gives params of initialize that name no version the latest one
+// that begins with initialize: it is what a server answers when it does not know
+// what is asked for. mcp-go takes them for an old client over HTTP.
+func asksForVersion(params json.RawMessage) json.RawMessage {
+	members, err := object(params)
+	if err != nil {
+		return params // mcp-go says what is wrong with it
+	}
+	if v := string(members["protocolVersion"]); v != "" && v != "null" && v != `""` {
+		return params
+	}
+	members["protocolVersion"] = encode(mcp.LATEST_LEGACY_PROTOCOL_VERSION)
+	return encode(members)
+}
+
 // requests are those that are being answered.
 type requests struct {
 	mu      sync.Mutex
@@ -120,10 +135,17 @@ func (s *shim) read(ctx context.Context, r *bufio.Reader, ended chan<- error) {
 	}
 }
 
+// byteOrderMark is what some programs on Windows begin a stream of text with.
+var byteOrderMark = []byte("\uFEFF")
+
 // next reads until there is something to be done.
 func (s *shim) next(ctx context.Context, r *bufio.Reader) ([]job, error) {
 	for {
 		line, err := readMessage(r, maxMessage)
+		if !s.begun {
+			s.begun = true
+			line = bytes.TrimSpace(bytes.TrimPrefix(line, byteOrderMark))
+		}
 		switch {
 		case errors.Is(err, errTooLong):
 			s.refuse(codeInvalidRequest, "the message is longer than 64 MiB; pass a path to the tool instead of the content, if it takes one")
@@ -289,7 +311,7 @@ func (s *shim) handle(ctx context.Context, m *message, send func(json.RawMessage
 	switch m.Method {
 	case "initialize":
 		<-s.decided
-		send(ask(ctx, newServer(s.o.Version, s.instructions()), m.Method, m.Params))
+		send(ask(ctx, newServer(s.o.Version, s.instructions()), m.Method, asksForVersion(m.Params)))
 	case "tools/list":
 		<-s.decided
 		s.view.awaitGreeting()

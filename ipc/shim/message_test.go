@@ -62,6 +62,10 @@ func TestMessages(t *testing.T) {
 		{"a batch", `[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","method":"notifications/x"},7]` + "\n", []string{`-32600`}},
 		{"a batch without requests", `[{"jsonrpc":"2.0","method":"notifications/x"}]` + "\n", nil},
 		{"an empty batch", "[]\n", []string{`"id":null,"error":{"code":-32600`}},
+		{"a byte order mark", "\uFEFF" + `{"jsonrpc":"2.0","id":1,"method":"ping"}` + "\n", []string{`"id":1,"result":{}`}},
+		{"a byte order mark on a line of its own", "\uFEFF\r\n" + `{"jsonrpc":"2.0","id":1,"method":"ping"}` + "\n", []string{`"id":1,"result":{}`}},
+		{"two byte order marks", "\uFEFF\uFEFF" + `{"jsonrpc":"2.0","id":1,"method":"ping"}` + "\n", []string{`-32700`}},
+		{"a byte order mark later", `{"jsonrpc":"2.0","id":1,"method":"ping"}` + "\n\uFEFF" + `{"jsonrpc":"2.0","id":2,"method":"ping"}` + "\n", []string{`"id":1,"result":{}`, `-32700`}},
 		{"invalid UTF-8", "{\"jsonrpc\":\"2.0\",\"id\":\"\xff\",\"method\":\"ping\"}\n", []string{`"id":"�","result":{}`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

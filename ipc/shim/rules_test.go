@@ -534,14 +534,18 @@ func rule08(t *testing.T, newWorld func(*testing.T) world) {
 func rule09(t *testing.T, newWorld func(*testing.T) world) {
 	in(t, "versions", newWorld, func(t *testing.T, w world) {
 		for asked, given := range map[string]string{
-			"2024-11-05": "2024-11-05", "2025-03-26": "2025-03-26", "2025-06-18": "2025-06-18", "2025-11-25": "2025-11-25",
-			"2026-07-28": "2025-11-25", "2031-01-01": "2025-11-25",
+			`"2024-11-05"`: "2024-11-05", `"2025-03-26"`: "2025-03-26", `"2025-06-18"`: "2025-06-18", `"2025-11-25"`: "2025-11-25",
+			`"2026-07-28"`: "2025-11-25", `"2031-01-01"`: "2025-11-25", `""`: "2025-11-25", `null`: "2025-11-25", "": "2025-11-25",
 		} {
 			a := start(t, w)
 			if r := a.request("server/discover", `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}`); r.Error == nil || r.Error.Code != -32601 {
 				t.Errorf("server/discover: %+v", r)
 			}
-			r := a.request("initialize", fmt.Sprintf(`{"protocolVersion":%q,"capabilities":{},"clientInfo":{"name":"x","version":"1"}}`, asked))
+			version := `"protocolVersion":` + asked + `,`
+			if asked == "" {
+				version = ""
+			}
+			r := a.request("initialize", `{`+version+`"capabilities":{},"clientInfo":{"name":"x","version":"1"}}`)
 			var init struct {
 				ProtocolVersion string
 				Capabilities    struct{ Tools struct{ ListChanged bool } }

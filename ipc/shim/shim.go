@@ -72,6 +72,7 @@ type shim struct {
 	ended   chan struct{} // closed when In ended: nobody will list or read again
 
 	baton    chan struct{} // held by the goroutine that reads
+	begun    bool          // a line was read; whoever holds the baton may touch it
 	idle     atomic.Int32  // goroutines that wait for the baton
 	requests requests
 	upstream context.Context // of calls that run a tool; ends with In
