@@ -126,11 +126,12 @@ func (d *Daemon) Run(ctx context.Context) error {
 	if err := dirs.Prepare(); err != nil {
 		return err
 	}
-	lock, err := platform.AcquireLock(filepath.Join(dirs.State, "toolsd.lock"))
+	lock, err := platform.AcquireLock(filepath.Join(dirs.State, LockName))
 	if err != nil {
 		return err
 	}
 	defer lock.Release()
+	recordSocket(dirs)
 
 	defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
 	d.settle = time.AfterFunc(settleAfter, debug.FreeOSMemory) // after a warm start too

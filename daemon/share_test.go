@@ -233,6 +233,28 @@ func TestADaemonWithoutItsLockFileEnds(t *testing.T) {
 	r.until("it has ended", func() bool { _, err := os.Lstat(m.dirs.Socket); return os.IsNotExist(err) })
 }
 
+// TestTheSocketIsRecorded: with the lock goes a record of where its holder
+// listens, which counts for as long as the lock file names the same process.
+func TestTheSocketIsRecorded(t *testing.T) {
+	m := newMachine(t)
+	if _, _, ok := RecordedSocket(m.dirs); ok {
+		t.Error("there is a record before any daemon")
+	}
+	r := m.start()
+	if pid, socket, ok := RecordedSocket(m.dirs); !ok || pid != os.Getpid() || socket != m.dirs.Socket {
+		t.Errorf("recorded: process %d, %q, %v", pid, socket, ok)
+	}
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(m.dirs.State, LockName), []byte("1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if pid, socket, ok := RecordedSocket(m.dirs); ok {
+		t.Errorf("the record of another process counts: process %d, %q", pid, socket)
+	}
+}
+
 func TestAnUnusableCacheStopsNothing(t *testing.T) {
 	m := newMachine(t)
 	if err := os.RemoveAll(m.dirs.Cache); err != nil {

@@ -61,7 +61,7 @@ func (c *Client) Handshake(ctx context.Context) (version string, err error) {
 	if err != nil {
 		if context.Cause(ctx) == errNoHandshake {
 			return "", Errorf(CodeNoDaemon, "the daemon at %s does not answer", c.socket).
-				WithHint("look at its log with `toolsd doctor`, or end it with `toolsd stop` and try again")
+				WithHint("%s", hung(c.socket))
 		}
 		return "", err
 	}
@@ -70,6 +70,12 @@ func (c *Client) Handshake(ctx context.Context) (version string, err error) {
 			WithHint("run `toolsd stop` and try again, so that both are of one version")
 	}
 	return pong.Version, nil
+}
+
+// hung says what to do about a process that listens and does not answer. Where
+// its number is known there is more to say: see byHand in cmd/toolsd.
+func hung(socket string) string {
+	return fmt.Sprintf("`toolsd doctor` names its log; `lsof %s` shows which process it is, which `kill` ends", socket)
 }
 
 var errNoHandshake = errors.New("no handshake")
@@ -272,7 +278,7 @@ func (c *Client) Attach(ctx context.Context, r AttachRequest, events Events) (Se
 	if err != nil {
 		conn.Close()
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return nil, Errorf(CodeNoDaemon, "the daemon at %s does not answer", c.socket).WithHint("look at its log with `toolsd doctor`")
+			return nil, Errorf(CodeNoDaemon, "the daemon at %s does not answer", c.socket).WithHint("%s", hung(c.socket))
 		}
 		return nil, err
 	}

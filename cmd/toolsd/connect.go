@@ -92,7 +92,7 @@ func (a *app) running(ctx context.Context) (*ipc.Client, platform.Dirs, error) {
 	}
 	if err != nil {
 		client.Close()
-		return nil, dirs, err
+		return nil, dirs, byHand(err, filepath.Join(dirs.State, lockName))
 	}
 	return client, dirs, nil
 }
@@ -152,7 +152,7 @@ func (a *app) startDaemon(ctx context.Context, client *ipc.Client, dirs platform
 			return client, nil
 		}
 		if e, ok := errors.AsType[*ipc.Error](err); ok && e.Code == ipc.CodeVersionSkew {
-			return nil, err
+			return nil, byHand(err, filepath.Join(dirs.State, lockName))
 		}
 		if i%10 != 9 {
 			continue // reading files costs more than dialling

@@ -174,8 +174,7 @@ func checkDaemon(p *patient) []finding {
 	case p.noDaemon():
 		return []finding{note("", "no daemon runs; the next verb or agent starts one").do("`toolsd start` starts one now")}
 	}
-	err := stopByHand(p.daemonErr, filepath.Join(p.dirs.State, lockName))
-	return []finding{broken(p.dirs.Socket, err, "`toolsd stop`, then `toolsd start`")}
+	return []finding{broken(p.dirs.Socket, p.daemonErr, "`toolsd stop`, then `toolsd start`")}
 }
 
 func checkVersion(p *patient) []finding {

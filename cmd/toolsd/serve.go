@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"sync"
 	"syscall"
 	"time"
 
@@ -23,7 +22,7 @@ import (
 
 const (
 	logName  = "toolsd.log"
-	lockName = "toolsd.lock"
+	lockName = daemon.LockName
 	// detachedFlag marks a daemon that a verb started, with a token of that verb.
 	// When another one holds the lock it has nothing to say, because that other
 	// one answers the verb; what else ends it is logged with the token.
@@ -78,15 +77,10 @@ func (a *app) serve(ctx context.Context, token string) error {
 	if hardenErr != nil {
 		log.Warn("protecting this process", "cause", hardenErr)
 	}
-	done := make(chan struct{})
-	var recording sync.WaitGroup
-	recording.Go(func() { recordSocket(dirs, done) })
 	err = daemon.New(daemon.Options{
 		Dirs: dirs, Log: log, Executable: self, Getenv: a.getenv, Environ: os.Environ,
 		FixedNames: shim.FixedNames(), FixedTokens: shim.FixedTokens(),
 	}).Run(ctx)
-	close(done)
-	recording.Wait()
 	locked := errors.Is(err, platform.ErrLocked)
 	switch {
 	case err == nil, ctx.Err() != nil && errors.Is(err, context.Canceled), locked && token != "":
@@ -197,7 +191,7 @@ func (a *app) stop(ctx context.Context) error {
 		}
 	}
 	if err != nil {
-		return stopByHand(err, lock)
+		return err
 	}
 	defer client.Close()
 	info, err := client.Stop(ctx)
@@ -233,17 +227,17 @@ func (a *app) bornOrGone(ctx context.Context, lock string) (client *ipc.Client, 
 	return nil, false, waitUntilFree(ctx, lock)
 }
 
-// stopByHand says how to end a daemon that cannot be asked: it hangs, or speaks
+// byHand says how to end a daemon that cannot be asked to: it hangs, or speaks
 // another version. Its process is not signalled from here, since the number in
 // the lock file is no proof of who it is.
-func stopByHand(err error, lock string) error {
+func byHand(err error, lock string) error {
 	e, ok := errors.AsType[*ipc.Error](err)
-	if !ok {
+	if !ok || e.Code != ipc.CodeNoDaemon && e.Code != ipc.CodeVersionSkew {
 		return err
 	}
 	if pid, known := platform.LockHolder(lock); known {
 		if free, lockErr := lockIsFree(lock); lockErr == nil && !free {
-			e.WithHint("it is process %d: see that it is toolsd (`ps -p %d`), then `kill %d`", pid, pid, pid)
+			e.WithHint("it is process %d: see that it is toolsd (`ps -p %d`), then `kill %d`, or `kill -9 %d` when that does not help; the next verb starts another", pid, pid, pid, pid)
 		}
 	}
 	return e

@@ -361,7 +361,7 @@ func (a *app) endDaemon(ctx context.Context) error {
 		return waitUntilFree(ctx, filepath.Join(dirs.State, lockName))
 	}
 	if err != nil {
-		return stopByHand(err, filepath.Join(dirs.State, lockName))
+		return err
 	}
 	defer client.Close()
 	if _, err := client.Stop(ctx); err != nil {
