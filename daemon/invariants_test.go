@@ -293,6 +293,7 @@ func catalogServers(t testing.TB) (servers object, lists map[string][]json.RawMe
 
 // The catalog is 44 servers and 1,583 tools with every oddity seen in practice.
 func TestInvariants06And10OnTheCatalog(t *testing.T) {
+	manyProcesses(t)
 	servers, lists := catalogServers(t)
 	m := newMachine(t)
 	m.config(servers)
