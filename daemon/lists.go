@@ -303,7 +303,12 @@ func (d *Daemon) caller(ctx context.Context, id, cwd string) (*attached, view, e
 	return s, s.view(), nil
 }
 
-// Restart connects a server anew.
+// restartLimit is how long Restart waits: as long as a first start may take, and
+// the end of what ran before.
+const restartLimit = 75 * time.Second
+
+// Restart connects a server anew and tells the outcome: how it is then, or that it
+// is still starting after restartLimit.
 func (d *Daemon) Restart(ctx context.Context, r ipc.ServerRequest) (*ipc.ServerInfo, error) {
 	v := d.viewFor(ctx, r.CWD)
 	s := v.server(r.Name)
@@ -318,7 +323,14 @@ func (d *Daemon) Restart(ctx context.Context, r ipc.ServerRequest) (*ipc.ServerI
 	case unusable:
 		return nil, ipc.Errorf(ipc.CodeServerDown, "server %s cannot be used: %s", s.Name, s.redactor.Redact(s.Problem)).WithHint("%s", s.Hint)
 	}
-	d.upstream.Restart(s.Key)
+	limited, cancel := context.WithTimeout(ctx, restartLimit)
+	defer cancel()
+	if d.awaitServers(limited, 0) == nil {
+		d.upstream.Restart(limited, s.Key)
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
 	info := d.serverInfo(v, s, d.weigh(v))
 	return &info, nil
 }

@@ -118,8 +118,10 @@ func (a *app) copyFrom(path string, at int64) (int64, error) {
 
 func newRestartCommand(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use:               "restart <server>",
-		Short:             "Connect to a server anew",
+		Use:   "restart <server>",
+		Short: "Connect to a server anew",
+		Long: `Stop a server, start it anew, and wait until it is ready or has failed. The exit
+code is 1 when it is not ready then.`,
 		Example:           "  toolsd restart github",
 		Args:              takes(1, 1, "a server"),
 		ValidArgsFunction: first(a.completeServers),
@@ -129,35 +131,41 @@ func newRestartCommand(a *app) *cobra.Command {
 				return err
 			}
 			defer client.Close()
+			stopMeter := func() {}
+			if a.err.terminal && !a.json {
+				stopMeter = startMeter(a.err, "restarting "+args[0]).stop
+			}
 			info, err := client.Restart(cmd.Context(), ipc.ServerRequest{Name: args[0], CWD: dir})
+			stopMeter()
 			if err != nil {
 				return err
 			}
 			a.print(info, func(s *screen) {
 				s.line("%s: %s", cleanLine(info.Name), s.style(stateStyles[info.State], string(info.State)))
 			})
-			if a.json {
+			if a.json || restarted(info) == nil {
 				return restarted(info)
 			}
-			if info.Problem != "" {
-				_ = a.flush()
-				a.err.paragraph(4, "", briefly(info.Problem))
-			}
+			_ = a.flush()
+			hint := cmp.Or(info.Hint, fmt.Sprintf("`toolsd logs %s` shows what it wrote", info.Name))
 			switch {
+			case info.Problem != "":
+				a.err.paragraph(4, "", briefly(info.Problem))
 			case info.State == ipc.StateStarting:
-				a.hint("`toolsd servers` shows how it goes on")
-			case restarted(info) != nil:
-				a.hint("%s", cmp.Or(info.Hint, fmt.Sprintf("`toolsd logs %s` shows what it wrote", info.Name)))
+				a.say("%s is still starting, and toolsd goes on with it", cleanLine(info.Name))
+				hint = fmt.Sprintf("`toolsd servers` shows how it goes on, `toolsd logs %s` what it writes", info.Name)
 			}
+			a.hint("%s", hint)
 			return restarted(info)
 		},
 	}
 }
 
-// restarted is the outcome of a restart.
+// restarted is the outcome of a restart: a failure, unless the server is ready. A
+// lazy one of which each session has its own process has nothing to restart.
 func restarted(info *ipc.ServerInfo) error {
-	if info.State == ipc.StateFailed || info.State == ipc.StateBackoff {
-		return exit(exitFailed)
+	if info.State == ipc.StateReady || info.State == ipc.StateLazy {
+		return nil
 	}
-	return nil
+	return exit(exitFailed)
 }

@@ -325,7 +325,7 @@ func TestHTTPCredentialsRevoked(t *testing.T) {
 	}
 	revoked = false
 	mu.Unlock()
-	f.Restart("s")
+	f.Restart(t.Context(), "s")
 	f.untilState("s", Ready)
 	f.end()
 }

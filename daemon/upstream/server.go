@@ -60,7 +60,7 @@ type server struct {
 	def      Server
 	first    bool // of the instances of its key
 	status   Status
-	attempts int // to connect; a waiting call counts on it
+	attempts int // to connect; who waits for an outcome counts on it
 	link     *link
 	changed  chan struct{} // closed and renewed with each change of status
 	graceEnd time.Time
@@ -264,10 +264,8 @@ func (s *server) rest(state, reason, hint string, retry time.Time, p *policy) bo
 // start connects and lists. It ends early when s is to stop or restart; nothing
 // of a failed attempt is left when it returns.
 func (s *server) start(p *policy) (*link, error) {
-	s.mu.Lock()
-	s.attempts++
-	s.mu.Unlock()
 	s.publish(func(st *Status) {
+		s.attempts++ // with the state, so that nobody takes the old one for this attempt's
 		*st = Status{State: Starting, Reason: st.Reason, Spawns: st.Spawns + 1, Since: st.Since}
 	})
 	def := s.definition()

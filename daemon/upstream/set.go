@@ -304,12 +304,40 @@ func (t *Set) StderrTail(key string) []string {
 	return nil
 }
 
-// Restart connects all instances of a key anew, whatever failed before. It is
-// what a person asks for, and what new credentials call for.
-func (t *Set) Restart(key string) {
+// Restart connects all instances of a key anew, whatever failed before, and
+// returns when the outcome of each attempt is there or ctx has ended. It is what a
+// person asks for, and what new credentials call for.
+func (t *Set) Restart(ctx context.Context, key string) {
+	before := map[*server]int{}
 	for _, s := range t.all() {
 		if s.id.key == key {
+			s.mu.Lock()
+			before[s] = s.attempts
+			s.mu.Unlock()
 			wish(s.restart)
+		}
+	}
+	for s, attempts := range before {
+		s.settled(ctx, attempts)
+	}
+}
+
+// settled waits until an attempt after that many has come to an end, whatever it
+// was, or s is to stop.
+func (s *server) settled(ctx context.Context, attempts int) {
+	for {
+		s.mu.Lock()
+		done, changed := s.attempts > attempts && s.status.State != Starting, s.changed
+		s.mu.Unlock()
+		if done {
+			return
+		}
+		select {
+		case <-changed:
+		case <-s.gone.Done():
+			return
+		case <-ctx.Done():
+			return
 		}
 	}
 }

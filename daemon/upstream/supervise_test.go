@@ -166,8 +166,10 @@ func TestCrashLoopIsParked(t *testing.T) {
 		}
 		// A person does.
 		n := len(p.started("s"))
-		f.Restart("s")
-		synctest.Wait()
+		f.Restart(t.Context(), "s")
+		if st := f.Status("s"); st.State != Backoff || !strings.Contains(st.Reason, "left-pad") {
+			t.Errorf("a restart returned before its outcome: %+v", st)
+		}
 		if got := len(p.started("s")); got != n+1 {
 			t.Errorf("a restart made %d starts", got-n)
 		}
