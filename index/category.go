@@ -324,6 +324,9 @@ func newGlob(s string) glob { return glob(s) }
 
 func (g glob) match(server, name string) bool { return globMatch(string(g), server+"::"+name) }
 
+// Matches reports whether a configured category of that pattern has the tool.
+func Matches(pattern, server, name string) bool { return newGlob(pattern).match(server, name) }
+
 func globMatch(pattern, s string) bool {
 	star, mark := -1, 0
 	p, i := 0, 0

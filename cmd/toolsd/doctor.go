@@ -76,6 +76,7 @@ var checks = []struct {
 	{"trust", "servers that wait for an approval", checkTrust},
 	{"duplicate-servers", "one server under two names", checkDuplicates},
 	{"direct-servers", "servers that a client starts itself beside toolsd", checkDirect},
+	{"tool-patterns", "what pinned and categories name without effect", checkPatterns},
 	{"tool-schemas", "schemas that clients or models refuse", checkSchemas},
 	{"tool-names", "names over the limit of clients", checkNames},
 }
