@@ -82,10 +82,8 @@ func (s *Session) Adopt(slug string) (*Plan, error) {
 				shim += "-mcp"
 			}
 		}
-		f := File{Path: src.path, Moved: []string{}, Kept: src.kept}
-		if f.Kept == nil {
-			f.Kept = []Kept{}
-		}
+		f := newFile(src.path)
+		f.Kept = append(f.Kept, src.kept...)
 		for _, e := range src.moved {
 			f.Moved = append(f.Moved, e.Name)
 		}
@@ -104,15 +102,14 @@ func (s *Session) Adopt(slug string) (*Plan, error) {
 		}
 		for _, u := range puts {
 			if u.File == src.path && u.As != u.Name {
-				if f.As == nil {
-					f.As = map[string]string{}
-				}
 				f.As[u.Name] = u.As
 			}
 		}
 		name := fmt.Sprintf("%d.before", len(files)+1)
 		f.Diff = s.diff(src.path, src.loc.Format, src.data, after, src.content.Servers)
-		f.Backup = filepath.Join(p.run.dir, name)
+		if !s.DryRun {
+			f.Backup = filepath.Join(p.run.dir, name)
+		}
 		p.Files = append(p.Files, f)
 		p.run.Files = append(p.run.Files, fileRecord{
 			Path: src.path, Format: src.loc.Format, Pointer: src.loc.Pointer, Settings: src.loc.Settings, Mode: src.mode,
@@ -134,10 +131,10 @@ func (s *Session) Adopt(slug string) (*Plan, error) {
 		if err != nil {
 			return nil, err
 		}
-		f := File{Path: config.path, Moved: []string{}, Kept: []Kept{}}
+		f := newFile(config.path)
 		f.Diff = s.diff(config.path, clientconfig.JSON, config.data, after, config.all())
 		record := p.run.keep("config.before", config.data)
-		if record.Name != "" {
+		if record.Name != "" && !s.DryRun {
 			f.Backup = filepath.Join(p.run.dir, record.Name)
 		}
 		p.Files = append(p.Files, f)

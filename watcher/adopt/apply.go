@@ -20,6 +20,9 @@ func (s *Session) Apply(p *Plan) error {
 		for _, w := range p.writes {
 			s.planned[w.was.path] = w.after
 		}
+		for _, m := range p.undone {
+			s.undone[m.dir] = true
+		}
 		return nil
 	}
 	err := s.apply(p)

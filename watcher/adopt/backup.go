@@ -160,6 +160,12 @@ func (m *manifest) write() error {
 
 // active returns the runs of a client that were not released, oldest first.
 func (s *Session) active(slug string) ([]*manifest, error) {
+	all, err := s.runs(slug)
+	return slices.DeleteFunc(all, func(m *manifest) bool { return m.Released != nil || s.undone[m.dir] }), err
+}
+
+// runs returns all runs of a client, oldest first.
+func (s *Session) runs(slug string) ([]*manifest, error) {
 	dir := s.backups(slug)
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -184,22 +190,28 @@ func (s *Session) active(slug string) ([]*manifest, error) {
 			return nil, fmt.Errorf("reading the manifest of a backup, %s: %w", path, err)
 		case m.Version != manifestVersion:
 			return nil, fmt.Errorf("the backup %s is of a newer toolsd (version %d of its manifest)", path, m.Version)
-		case m.Released == nil:
-			all = append(all, m)
 		}
+		all = append(all, m)
 	}
 	slices.SortFunc(all, func(a, b *manifest) int { return a.Time.Compare(b.Time) })
 	return all, nil
 }
 
 // Clients are the clients that have backups, also of clients that are not
-// installed any more.
+// installed any more. The one that was adopted last comes first: so each finds
+// config.json as its own adoption left it.
 func (s *Session) Clients() []string {
 	var slugs []string
+	last := map[string]time.Time{}
 	for _, c := range clientconfig.Clients() {
-		if runs, err := s.active(c.Slug); err != nil || len(runs) > 0 {
+		runs, err := s.active(c.Slug)
+		if err != nil || len(runs) > 0 {
 			slugs = append(slugs, c.Slug)
 		}
+		for _, m := range runs {
+			last[c.Slug] = m.Time
+		}
 	}
+	slices.SortStableFunc(slugs, func(a, b string) int { return last[b].Compare(last[a]) })
 	return slugs
 }

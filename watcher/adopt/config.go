@@ -133,7 +133,7 @@ func (s *Session) putBefore() (map[string]bool, error) {
 // takeOut plans what happens to config.json: the servers that the runs put there
 // leave, but for those that another adoption rests on or that the user changed.
 func (s *Session) takeOut(runs []*manifest) (File, *write, error) {
-	f := File{Path: s.Config, Moved: []string{}, Kept: []Kept{}}
+	f := newFile(s.Config)
 	snap, err := s.read(s.Config)
 	if err != nil {
 		return f, nil, err
@@ -236,5 +236,87 @@ func (s *Session) withoutPut(runs []*manifest, data []byte, remove []string, unt
 	if err != nil {
 		return nil, fmt.Errorf("taking %s out: %w", strings.Join(remove, ", "), err)
 	}
+	made := s.made(runs)
+	if made.key {
+		bare := false
+		if out, bare, err = clientconfig.DropEmptyRoot(loc, out); err != nil {
+			return nil, fmt.Errorf("taking %s out: %w", loc.Pointer, err)
+		}
+		if bare && made.file {
+			return nil, nil
+		}
+	}
+	for _, before := range made.from {
+		if sameTokens(string(before), string(out)) { // but for the layout
+			return before, nil
+		}
+	}
 	return out, nil
+}
+
+// sameTokens compares two JSON texts with their comments, but without their layout.
+func sameTokens(a, b string) bool {
+	tokens := func(text string) []string {
+		var all []string
+		for _, u := range unitsOfTokens(text, clientconfig.JSON) {
+			if u.key != "" {
+				all = append(all, u.key)
+			}
+		}
+		return all
+	}
+	return slices.Equal(tokens(a), tokens(b))
+}
+
+// madeBy is what of config.json is there because of adoptions, and the texts that
+// they found.
+type madeBy struct {
+	key, file bool
+	from      [][]byte
+}
+
+// made finds out what the runs made, or those that held when they were made: the
+// first to be released is not always the first that came. A backup that cannot be
+// read any more says nothing.
+func (s *Session) made(runs []*manifest) madeBy {
+	var all []*manifest
+	for _, c := range clientconfig.Clients() {
+		some, err := s.runs(c.Slug)
+		if err != nil {
+			continue
+		}
+		all = append(all, some...)
+	}
+	var out madeBy
+	seen := map[string]bool{}
+	var look func(m *manifest)
+	look = func(m *manifest) {
+		if seen[m.dir] {
+			return
+		}
+		seen[m.dir] = true
+		before, err := m.text(m.Config.Before)
+		if err != nil {
+			return
+		}
+		after, err := m.text(m.Config.After)
+		if err != nil {
+			return
+		}
+		key := s.configLocation().Pointer
+		out.key = out.key || !clientconfig.HasKey(before, key) && clientconfig.HasKey(after, key)
+		out.file = out.file || before == nil && after != nil
+		if before != nil {
+			out.from = append(out.from, before)
+		}
+		for _, other := range all {
+			if other.Time.Before(m.Time) && (other.Released == nil || other.Released.After(m.Time)) {
+				look(other)
+			}
+		}
+	}
+	for _, m := range runs {
+		look(m)
+	}
+	return out
 }

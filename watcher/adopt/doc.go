@@ -66,10 +66,15 @@ type File struct {
 	Diff  string   `json:"diff"` // unified; secrets are masked
 	Moved []string `json:"moved"`
 	// As are the names in config.json of those that are called otherwise there.
-	As        map[string]string `json:"as,omitempty"`
+	As        map[string]string `json:"as"`
 	Kept      []Kept            `json:"kept"`
-	Conflicts []Kept            `json:"conflicts,omitempty"`
-	Backup    string            `json:"backup"` // of the bytes before; empty when there is none
+	Conflicts []Kept            `json:"conflicts"`
+	Backup    string            `json:"backup"` // of the bytes before; empty when there is none, as in a dry run
+}
+
+// newFile is a File whose lists are empty and not null.
+func newFile(path string) File {
+	return File{Path: path, Moved: []string{}, As: map[string]string{}, Kept: []Kept{}, Conflicts: []Kept{}}
 }
 
 // Kept is an entry that stays where it is.
@@ -104,7 +109,11 @@ func (p *Plan) Changes() bool { return len(p.writes) > 0 || len(p.undone) > 0 }
 // Session makes plans over one world.
 type Session struct {
 	World
-	planned map[string][]byte // in a dry run: files as the plans would leave them
+
+	// In a dry run: files as the plans would leave them, and the directories of
+	// the runs that they would undo.
+	planned map[string][]byte
+	undone  map[string]bool
 }
 
 // New returns a session.
@@ -112,7 +121,7 @@ func New(w World) *Session {
 	if w.Now == nil {
 		w.Now = time.Now
 	}
-	return &Session{World: w, planned: map[string][]byte{}}
+	return &Session{World: w, planned: map[string][]byte{}, undone: map[string]bool{}}
 }
 
 // maxFile bounds what is read: Claude Code's file has been seen with tens of MB,

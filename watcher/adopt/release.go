@@ -90,7 +90,7 @@ func (u undoing) same() bool { return u.was.data != nil && bytes.Equal(u.was.dat
 
 // undo takes back what the runs, newest first, did to one file.
 func (s *Session) undo(slug, path string, runs []*manifest) (undoing, error) {
-	u := undoing{file: File{Path: path, Moved: []string{}, Kept: []Kept{}}, exact: true}
+	u := undoing{file: newFile(path), exact: true}
 	var err error
 	if u.was, err = s.read(path); err != nil {
 		return u, err

@@ -243,3 +243,139 @@ func TestReleaseOfAFileThatIsBroken(t *testing.T) {
 	equal(t, "config.json", config, m.config())
 	equal(t, "the file", "{\n  broken\n", m.text(".cursor/mcp.json"))
 }
+
+// What an adoption put into config.json leaves it whole: the servers, the key
+// that it made for them, and the file when it made that, too.
+func TestReleaseLeavesNoEmptyKey(t *testing.T) {
+	const config = ".config/toolsd/config.json"
+	pinned := func(text string) string { return strings.Replace(text, "{", "{\n  \"pinned\": [\"a::b\"],", 1) }
+	for _, before := range []string{
+		"",
+		"{}\n",
+		"{\n\t// mine\n\t\"pinned\": [\"a::b\"]\n}\n",
+		"{\n\t\"pinned\": [\"a::b\"], // mine\n}\n",
+		"{\"pinned\": [\"a::b\"]}",
+		"{\r\n    \"pinned\": [\"a::b\"]\r\n}\r\n",
+		"{ \"clients\": {}, /* why */ \"pinned\": [] }\n",
+		"{\n  \"mcpServers\": {},\n  \"pinned\": []\n}\n",
+		"{\n  \"mcpServers\": { /* soon */ }\n}\n",
+	} {
+		two := func(t *testing.T) *machine {
+			m := newMachine(t)
+			m.write(".cursor/mcp.json", cursorFile)
+			m.write(".claude.json", `{"mcpServers": {"wiki": {"command": "wiki"}}}`)
+			if before != "" {
+				m.write(config, before)
+			}
+			m.adopt("cursor")
+			m.adopt("claude-code")
+			return m
+		}
+		same := func(m *machine) {
+			if before == "" {
+				m.none(config)
+				return
+			}
+			equal(m.t, "config.json", before, m.config())
+		}
+		t.Run(before, func(t *testing.T) {
+			m := two(t)
+			for _, slug := range m.s.Clients() { // as release --all
+				m.release(slug)
+			}
+			same(m)
+		})
+		t.Run("the first comes first "+before, func(t *testing.T) {
+			m := two(t)
+			m.release("cursor")
+			if strings.Count(m.config(), "wiki") == 0 {
+				t.Errorf("the other client's server left:\n%s", m.config())
+			}
+			m.release("claude-code")
+			same(m)
+		})
+		t.Run("edited "+before, func(t *testing.T) {
+			m := two(t)
+			m.write(config, strings.Replace(m.config(), "{", "{\n  // new\n", 1))
+			m.release("cursor")
+			m.release("claude-code")
+			if strings.Contains(m.config(), "mcpServers") != strings.Contains(before, "mcpServers") || !strings.Contains(m.config(), "// new") {
+				t.Errorf("%s", m.config())
+			}
+		})
+	}
+	t.Run("what is the user's own stays", func(t *testing.T) {
+		m := newMachine(t)
+		m.write(".cursor/mcp.json", cursorFile)
+		m.adopt("cursor")
+		m.write(config, pinned(m.config()))
+		m.release("cursor")
+		equal(t, "config.json", "{\n  \"pinned\": [\"a::b\"]\n}\n", m.config())
+		// The key that was made by hand after that is not the first adoption's.
+		m.write(config, "{\n  \"mcpServers\": {\n  }\n}\n")
+		m.adopt("cursor")
+		m.write(config, pinned(m.config()))
+		m.release("cursor")
+		if !strings.Contains(m.config(), "mcpServers") {
+			t.Error(m.config())
+		}
+	})
+}
+
+// A dry run and the run after it tell the same, but for what happened: status,
+// and the backup that there is then.
+func TestADryRunTellsWhatTheRunWillTell(t *testing.T) {
+	told := func(clients []Client) string {
+		for i := range clients {
+			clients[i].Status = ""
+			for j := range clients[i].Files {
+				clients[i].Files[j].Backup = ""
+			}
+		}
+		text, err := json.MarshalIndent(clients, "", " ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	m := newMachine(t)
+	m.write(".cursor/mcp.json", cursorFile)
+	m.write(".claude.json", cursorFile) // the same servers: one adoption rests on the other
+	m.write(".kiro/settings/mcp.json", `{"mcpServers": {"docs": {"command": "other"}}}`)
+	slugs := []string{"claude-code", "cursor", "kiro"}
+	run := func(dry bool, plan func(*Session, string) (*Plan, error), slugs []string) []Client {
+		w := worldIn(m.home)
+		w.DryRun = dry
+		s := New(w)
+		var out []Client
+		for _, slug := range slugs {
+			p, err := plan(s, slug)
+			if err == nil {
+				err = s.Apply(p)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range p.Files {
+				if f.Backup != "" {
+					if _, err := os.Lstat(f.Backup); err != nil {
+						t.Errorf("dry run %v: %s has a backup that is not there: %s", dry, f.Path, f.Backup)
+					}
+				}
+			}
+			out = append(out, p.Client)
+		}
+		text, _ := json.Marshal(out)
+		for _, key := range []string{`"moved":[`, `"as":{`, `"kept":[`, `"conflicts":[`, `"backup":"`} {
+			if n := strings.Count(string(text), `{"path"`); strings.Count(string(text), key) != n {
+				t.Errorf("dry run %v: not every file has %s: %s", dry, key, text)
+			}
+		}
+		return out
+	}
+	dry := run(true, (*Session).Adopt, slugs)
+	equal(t, "adopt", told(dry), told(run(false, (*Session).Adopt, slugs)))
+	slugs = New(worldIn(m.home)).Clients()
+	dry = run(true, (*Session).Release, slugs)
+	equal(t, "release", told(dry), told(run(false, (*Session).Release, slugs)))
+}
