@@ -115,7 +115,7 @@ func (d *Daemon) serverNotes(v view, query string) []string {
 		}
 		switch info := d.serverInfo(v, s, nil); info.State {
 		case ipc.StatePending:
-			notes = append(notes, fmt.Sprintf("Server %s waits for the user's approval (toolsd trust %s).", s.Name, s.Name))
+			notes = append(notes, fmt.Sprintf("Server %s waits for the user's approval (`toolsd trust %s`).", s.Name, s.Name))
 		case ipc.StateFailed, ipc.StateBackoff:
 			notes = append(notes, fmt.Sprintf("Server %s is down: %s.", s.Name, strings.TrimSuffix(info.Problem, ".")))
 		case ipc.StateDisabled:

@@ -313,7 +313,7 @@ func (l *look) fault(loc clientconfig.Location, err error) {
 	hint := ""
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		hint = "make it readable for you, or switch this client off: toolsd settings clients." + loc.Client + " false"
+		hint = "make it readable for you, or switch this client off: `toolsd settings clients." + loc.Client + " false`"
 	case errors.Is(err, errOutside):
 		hint = "put the file itself into the project: a checkout must not choose what else is read"
 	}

@@ -46,7 +46,7 @@ characters that no terminal or model should see.`,
 			})
 			if len(activation.Tools) == 1 {
 				t := activation.Tools[0]
-				a.hint("%s", strings.TrimSpace("toolsd call "+t.ToolID+" "+exampleArguments(t.Definition)))
+				a.hint("`%s` runs it", strings.TrimSpace("toolsd call "+t.ToolID+" "+exampleArguments(t.Definition)))
 			}
 			return nil
 		},

@@ -37,7 +37,7 @@ const (
 func (t *Set) Call(ctx context.Context, key string, c Call) (json.RawMessage, error) {
 	s := t.find(key, c.Instance)
 	if s == nil {
-		return nil, &DownError{Name: key, Reason: "there is no such server", Hint: "toolsd servers lists all"}
+		return nil, &DownError{Name: key, Reason: "there is no such server", Hint: "`toolsd servers` lists all"}
 	}
 	def := s.definition()
 	limit := c.Timeout

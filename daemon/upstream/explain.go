@@ -21,9 +21,9 @@ func explain(err error, def Server, clean cleaner) (reason, hint string) {
 		reason = err.Error()
 	}
 	if hint == "" {
-		hint = "toolsd restart " + def.Name + " tries again now"
+		hint = "`toolsd restart " + def.Name + "` tries again now"
 		if isStdio(def.Def) {
-			hint = "toolsd logs " + def.Name + " shows what it wrote to stderr; " + hint
+			hint = "`toolsd logs " + def.Name + "` shows what it wrote to stderr; " + hint
 		}
 	}
 	return clean.short(reason, 2*maxReason), clean.short(hint, maxReason)
@@ -62,7 +62,7 @@ func words(err error, def Server) (reason, hint string) {
 		if auth.login && len(def.Def.Headers) == 0 {
 			return reason, "it wants a login: put a token into the " + where + " (\"Authorization\": \"Bearer …\")"
 		}
-		return reason, "it is not tried again: check the credentials in the " + where + ", then: toolsd restart " + def.Name
+		return reason, "it is not tried again: check the credentials in the " + where + ", then type `toolsd restart " + def.Name + "`"
 	case errors.As(err, &status):
 		if status.location != "" {
 			hint = "put the address it redirects to into the entry's url"

@@ -132,7 +132,7 @@ func (s *server) run() {
 			if why != "" {
 				reason += ", the last time: " + why
 			}
-			s.rest(Backoff, reason, "toolsd restart "+def.Name+" tries again now", at, p)
+			s.rest(Backoff, reason, "`toolsd restart "+def.Name+"` tries again now", at, p)
 			continue
 		}
 		p.spawned(time.Now())

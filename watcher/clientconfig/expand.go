@@ -160,7 +160,7 @@ func (e *expander) judge(s *Server) {
 	if e.problem == "" && len(e.missing) > 0 {
 		s.Problem = "needs " + strings.Join(e.missing, ", ")
 		names := strings.Join(e.missing, " and ")
-		s.Hint = fmt.Sprintf("set %s in the profile of your login shell, or write the value into the entry, then: toolsd restart %s", names, s.Name)
+		s.Hint = fmt.Sprintf("set %s in the profile of your login shell, or write the value into the entry, then type `toolsd restart %s`", names, s.Name)
 		return
 	}
 	if e.problem == "" && s.URL != "" {

@@ -242,5 +242,5 @@ func Find(values []Value, name string) (Value, error) {
 		whole.Value = true
 		return whole, nil
 	}
-	return Value{}, &KeyError{Key: name, Hint: "no file defines it; toolsd settings lists what is there"}
+	return Value{}, &KeyError{Key: name, Hint: "no file defines it; `toolsd settings` lists what is there"}
 }

@@ -58,7 +58,7 @@ func checkKey(name string) error {
 			return nil
 		}
 	}
-	err := &KeyError{Key: name, Near: nearest(name, suggestions()), Hint: "toolsd settings lists all settings"}
+	err := &KeyError{Key: name, Near: nearest(name, suggestions()), Hint: "`toolsd settings` lists all settings"}
 	if name == "mcpServers" || strings.HasPrefix(name, "mcpServers.") {
 		err.Near, err.Hint = "", "servers are no settings: edit mcpServers in config.json itself"
 	}
