@@ -10,7 +10,8 @@ import (
 )
 
 // adapter lets mcp-go's client run its handshake, pings and subscriptions over
-// our connection. Ids, cancellation and notifications are the peer's business.
+// our connection. Ids, cancellation and notifications are the peer's business. It
+// has one request at a time: those of the handshake, then the subscription.
 type adapter struct {
 	conn  conn
 	last  error           // of the last request
@@ -33,8 +34,9 @@ func (a *adapter) SendRequest(ctx context.Context, r transport.JSONRPCRequest) (
 		req.params = func(int64) json.RawMessage { return params }
 	}
 	result, err := a.conn.side().request(ctx, req)
+	a.last = err
 	if hello {
-		a.last, a.hello = err, result
+		a.hello = result
 	}
 	response := &transport.JSONRPCResponse{JSONRPC: mcp.JSONRPC_VERSION, ID: r.ID, Result: result}
 	var refused *RPCError

@@ -1,12 +1,14 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mark3labs/mcp-go/client"
@@ -27,16 +29,19 @@ type conn interface {
 // link is a connection on which the handshake is done.
 type link struct {
 	conn
-	peer   *peer
-	client *client.Client
-	http   bool
+	peer    *peer
+	client  *client.Client
+	adapter *adapter
+	http    bool
 
 	version      string
 	modern       bool
 	instructions string
 	hasTools     bool
-	listChanged  bool // it announces changes of its tools
+	listChanged  bool        // it announces changes of its tools
+	refused      atomic.Bool // but not to us
 	began        time.Time
+	ttl          time.Duration // how long the last list counts as fresh; no two are asked for at a time
 
 	changed chan struct{} // list_changed, at most one waiting
 
@@ -92,7 +97,7 @@ func greet(ctx context.Context, c conn, version string, options ...client.Client
 		t = httpAdapter{a}
 	}
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
-	l := &link{conn: c, peer: c.side(), client: client.NewClient(t, options...), ctx: life, end: end, began: time.Now(), last: time.Now()}
+	l := &link{conn: c, peer: c.side(), client: client.NewClient(t, options...), adapter: a, ctx: life, end: end, began: time.Now(), last: time.Now()}
 	err := l.client.Start(life)
 	var hello *mcp.InitializeResult
 	if err == nil {
@@ -143,7 +148,8 @@ func (l *link) listen() {
 	switch h, isHTTP := l.conn.(*httpConn); {
 	case l.modern:
 		open = func(ctx context.Context) error {
-			return l.client.Listen(ctx, mcp.SubscriptionFilter{ToolsListChanged: true})
+			err := l.client.Listen(ctx, mcp.SubscriptionFilter{ToolsListChanged: true})
+			return cmp.Or(l.adapter.last, err) // the library's own loses what the server said
 		}
 	case isHTTP:
 		open = h.listen
@@ -160,6 +166,7 @@ func (l *link) listen() {
 			}
 			var refused *RPCError
 			if errors.As(err, &refused) {
+				l.refused.Store(true)
 				l.peer.notes.add("listen", "it announces changes of its tools but refused to be listened to: %s", refused.Message)
 				return
 			}
@@ -176,6 +183,10 @@ func (l *link) listen() {
 		}
 	})
 }
+
+// hears reports whether the server says when its tools change. Of a legacy one
+// that does not, nothing else is promised either.
+func (l *link) hears() bool { return !l.modern || l.listChanged && !l.refused.Load() }
 
 // close ends the link and waits for all of it.
 func (l *link) close(ctx context.Context) {

@@ -68,6 +68,10 @@ func (l *link) list(ctx context.Context, server string, clean cleaner) (out List
 		if len(answer["tools"]) == 0 && page == 1 {
 			problem("its list holds no tools key")
 		}
+		// The list is as fresh as the page that ages first.
+		if ttl := freshness(answer["ttlMs"]); page == 1 || ttl < l.ttl {
+			l.ttl = ttl
+		}
 		for _, raw := range tools {
 			t, err := tool.Parse(server, raw)
 			switch {

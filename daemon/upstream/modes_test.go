@@ -41,6 +41,8 @@ func TestFaultsOverStdio(t *testing.T) {
 		{mode: "list-error", state: Backoff, reason: "the database is locked"},
 		{mode: "no-tools", state: Ready, tools: 0},
 		{mode: "modern", state: Ready, tools: good},
+		{mode: "ttl=1000", state: Ready, tools: good},
+		{mode: "unheard", state: Ready, tools: good, note: "refused to be listened to"},
 		{mode: "asks", state: Ready, tools: good, note: "asked for sampling/createMessage"},
 		{mode: "stderr", state: Ready, tools: good},
 		{mode: "null-id", state: Backoff, reason: "I cannot read that"},

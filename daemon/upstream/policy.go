@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"encoding/json"
 	"math/rand/v2"
 	"time"
 )
@@ -112,4 +113,25 @@ func (c *coalescer) begin(now time.Time) {
 func (c *coalescer) end(worked bool) {
 	c.running = false
 	c.dirty = c.dirty || !worked
+}
+
+const (
+	// minTTL and maxTTL bound how long a list counts as fresh, whatever its server
+	// says: a listing a minute is nothing to a server and costs no model anything,
+	// and a day is the longest that a new tool may go unseen.
+	minTTL = time.Minute
+	maxTTL = 24 * time.Hour
+	// noTTL is for a server that says 0, or nothing, which means the same: stale at
+	// once. That is what libraries write when nobody chose a number, so it is worth
+	// no more than a ping.
+	noTTL = pingEvery
+)
+
+// freshness is how long a page of a list counts as fresh, from its ttlMs.
+func freshness(ttlMs json.RawMessage) time.Duration {
+	var ms float64
+	if json.Unmarshal(ttlMs, &ms) != nil || !(ms > 0) {
+		return noTTL
+	}
+	return time.Duration(min(max(ms, float64(minTTL/time.Millisecond)), float64(maxTTL/time.Millisecond))) * time.Millisecond
 }

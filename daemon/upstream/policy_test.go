@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"encoding/json"
 	"context"
 	"errors"
 	"fmt"
@@ -55,6 +56,17 @@ func TestPolicyCapsSpawns(t *testing.T) {
 	}
 	if starts[0] != maxSpawns || starts[1] > maxSpawns || starts[2] > maxSpawns {
 		t.Errorf("starts per minute: %v", starts)
+	}
+}
+
+func TestFreshness(t *testing.T) {
+	for ttlMs, want := range map[string]time.Duration{
+		``: noTTL, `null`: noTTL, `0`: noTTL, `-5`: noTTL, `"60000"`: noTTL, `{}`: noTTL,
+		`1`: minTTL, `90000`: 90 * time.Second, `9e4`: 90 * time.Second, `3.2e12`: maxTTL, `1e300`: maxTTL, `1e999`: noTTL,
+	} {
+		if got := freshness(json.RawMessage(ttlMs)); got != want {
+			t.Errorf("a ttlMs of %s: %v, want %v", ttlMs, got, want)
+		}
 	}
 }
 

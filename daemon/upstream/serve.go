@@ -31,6 +31,14 @@ func (s *server) serve(l *link, lazy bool) error {
 	c := coalescer{last: time.Now(), gap: minGap}
 	listAt := newAlarm()
 	listDone := make(chan error, 1)
+	agedAt := newAlarm()
+	aging := false // the listing is only for the list's age
+	age := func() {
+		if l.modern && l.hasTools {
+			agedAt.set(time.Now().Add(l.ttl))
+		}
+	}
+	age()
 	pingAt := newAlarm()
 	pingDone := make(chan error, 1)
 	pinging := false
@@ -55,7 +63,7 @@ func (s *server) serve(l *link, lazy bool) error {
 	if lazy && !(s.id.instance != "" && s.definition().Def.Share == "session") {
 		idleAt.set(time.Now().Add(idle))
 	}
-	defer func() { listAt.stop(); pingAt.stop(); idleAt.stop() }()
+	defer func() { listAt.stop(); agedAt.stop(); pingAt.stop(); idleAt.stop() }()
 
 	for {
 		select {
@@ -70,25 +78,37 @@ func (s *server) serve(l *link, lazy bool) error {
 			s.report()
 
 		case <-l.changed:
+			aging = false
+			c.changed(time.Now())
+			listAt.set(c.next())
+		case <-agedAt.c():
+			if l.hears() {
+				age()
+				break
+			}
+			aging = true
 			c.changed(time.Now())
 			listAt.set(c.next())
 		case <-listAt.c():
 			c.begin(time.Now())
+			agedAt.stop()
+			onlyNews := aging
 			work.Go(func() {
 				ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("no answer within %s", brief(startTimeout)))
 				defer cancel()
 				listing, err := l.list(ctx, s.definition().Name, s.clean)
-				if err == nil {
+				if err == nil && !(onlyNews && s.says(listing)) {
 					s.listed(listing)
 				}
 				listDone <- err
 			})
 		case err := <-listDone:
 			if err != nil {
-				s.notes.add("relist", "after a change: %v; the tools from before are kept", err)
+				s.notes.add("relist", "asked again: %v; the tools from before are kept", err)
 			}
 			c.end(err == nil)
 			listAt.set(c.next())
+			age()
 
 		case <-pingAt.c():
 			quiet := time.Unix(0, l.peer.heard.Load()).Add(pingEvery)

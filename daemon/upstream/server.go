@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/toolsd/toolsd/index/tool"
 	"github.com/toolsd/toolsd/platform"
 )
 
@@ -345,6 +347,14 @@ func (s *server) listed(l Listing) {
 	s.tools, s.hasTools = l, true
 	s.mu.Unlock()
 	s.report()
+}
+
+// says reports whether the last listing says the same as l.
+func (s *server) says(l Listing) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hasTools && s.tools.Instructions == l.Instructions && slices.Equal(s.tools.Problems, l.Problems) &&
+		slices.EqualFunc(s.tools.Tools, l.Tools, func(a, b *tool.Tool) bool { return a.ID == b.ID && bytes.Equal(a.Raw, b.Raw) })
 }
 
 // report gives the last listing to the owner, if s speaks for its key.

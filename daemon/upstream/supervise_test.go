@@ -318,6 +318,47 @@ func TestListStorm(t *testing.T) {
 	})
 }
 
+// A modern server says how long its list is fresh. It is listed again when that
+// is over, unless it announces changes; and its owner hears of it only when the
+// list says something new.
+func TestListGrowsOld(t *testing.T) {
+	servers := []Server{
+		named("two minutes", "ttl=120000"), named("a moment", "ttl=1"), named("none", "ttl=0"), named("unsaid", "ttl"),
+		named("nonsense", `ttl="soon"`), named("unheard", "unheard=120000"), named("announces", "modern=120000"), named("legacy", "ok"),
+	}
+	bubble(t, servers, func(t *testing.T, f *fixture, p *inProcess) {
+		for name, every := range map[string]time.Duration{
+			"two minutes": 2 * time.Minute, "a moment": minTTL, "none": noTTL, "unsaid": noTTL, "nonsense": noTTL,
+			"unheard": 2 * time.Minute, "announces": 0, "legacy": 0,
+		} {
+			f.untilState(name, Ready)
+			before, told := f.stats(name).Lists, f.lists[name]
+			span := 4 * noTTL
+			pass(span + time.Second)
+			want := 0
+			if every > 0 {
+				want = int(span / every)
+			}
+			// What the clock was before counts too.
+			if got := f.stats(name).Lists - before; got < want || got > want+1 || every == 0 && got > 0 {
+				t.Errorf("%s: %d lists in %v, want %d", name, got, span, want)
+			}
+			if f.lists[name] != told {
+				t.Errorf("%s: the owner was told %d times of the same list", name, f.lists[name]-told)
+			}
+			if every == 0 {
+				continue
+			}
+			raw, err := f.call(name, "add_tool", `{"name":"late"}`)
+			text(t, raw, err)
+			pass(every + time.Second)
+			if find(f.listing(name).Tools, "late") == nil {
+				t.Errorf("%s: the new tool was not seen", name)
+			}
+		}
+	})
+}
+
 // A hung start takes a slot for 2 s only, and one that fails none.
 func TestHungStartsDelayNoOther(t *testing.T) {
 	var servers []Server

@@ -46,6 +46,8 @@ var Modes = []string{
 	"list-error",  // answers tools/list with an error
 	"no-tools",    // has no tools capability
 	"modern",      // refuses initialize, speaks 2026-07-28
+	"ttl",         // the same, and announces no changes: its list is fresh for arg milliseconds
+	"unheard",     // the same, announces changes but refuses to be listened to
 	"asks",        // sends requests, with ids that a client may have in use
 	"stderr",      // writes a megabyte to stderr before it answers
 	"null-id",     // refuses initialize with an error without an id
@@ -256,12 +258,16 @@ func (s *Server) handle(m message, send emit) {
 	case "initialize":
 		s.initialize(m, result, refuse, send)
 	case "server/discover":
-		if s.Mode != "modern" {
+		if !s.modern() {
 			refuse(-32601, "Method not found", "")
 			return
 		}
-		result(`{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true}},"instructions":"modern","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"fault","version":"1"}}}`)
+		result(`{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":` + strconv.FormatBool(s.Mode != "ttl") + `}},"instructions":"modern","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"fault","version":"1"}}}`)
 	case "subscriptions/listen":
+		if s.Mode == "unheard" {
+			refuse(-32601, "Method not found", "")
+			return
+		}
 		send(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{}}`)
 	case "notifications/initialized":
 		if s.Mode == "asks" {
@@ -297,6 +303,9 @@ func (s *Server) handle(m message, send emit) {
 	}
 }
 
+// modern reports whether it speaks 2026-07-28 only.
+func (s *Server) modern() bool { return s.Mode == "modern" || s.Mode == "ttl" || s.Mode == "unheard" }
+
 func (s *Server) initialize(m message, result func(string), refuse func(int, string, string), send emit) {
 	var p struct {
 		Version string `json:"protocolVersion"`
@@ -309,7 +318,7 @@ func (s *Server) initialize(m message, result func(string), refuse func(int, str
 	case "exit-init":
 		s.Exit(1)
 		return
-	case "modern":
+	case "modern", "ttl", "unheard":
 		refuse(-32601, "Method not found", "")
 		return
 	case "null-id":
@@ -382,7 +391,11 @@ func (s *Server) list(m message, result func(string), refuse func(int, string, s
 				return
 			}
 		}
-		b.WriteString(`]}`)
+		b.WriteByte(']')
+		if s.modern() && s.Arg != "" {
+			b.WriteString(`,"ttlMs":` + s.Arg)
+		}
+		b.WriteByte('}')
 		result(b.String())
 	}
 	switch s.Mode {
@@ -504,7 +517,9 @@ func (s *Server) call(m message, result func(string), refuse func(int, string, s
 		s.extra = append(s.extra, raw)
 		s.mu.Unlock()
 		text("added")
-		send(changed)
+		if s.Mode != "ttl" && s.Mode != "unheard" {
+			send(changed)
+		}
 	case "stats":
 		s.mu.Lock()
 		raw, _ := json.Marshal(Stats{s.lists, s.calls, s.cancelled, s.declined})
