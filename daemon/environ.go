@@ -59,6 +59,19 @@ func (d *Daemon) refreshEnviron(ctx context.Context) (platform.Environ, error) {
 	return captured, nil
 }
 
+// readEnvironAgain captures the environment again and expands the config files
+// with it: a variable that an entry needs may have been set since.
+func (d *Daemon) readEnvironAgain(ctx context.Context) error {
+	if _, err := d.refreshEnviron(ctx); err != nil {
+		return err
+	}
+	if err := d.watcher.Refresh(ctx); err != nil {
+		return err
+	}
+	d.reconcileNow(ctx)
+	return ctx.Err()
+}
+
 // waitEnviron is what a starting server uses.
 func (d *Daemon) waitEnviron(ctx context.Context) (platform.Environ, error) {
 	select {

@@ -310,8 +310,15 @@ const restartLimit = 75 * time.Second
 // Restart connects a server anew and tells the outcome: how it is then, or that it
 // is still starting after restartLimit.
 func (d *Daemon) Restart(ctx context.Context, r ipc.ServerRequest) (*ipc.ServerInfo, error) {
-	v := d.viewFor(ctx, r.CWD)
+	limited, cancel := context.WithTimeout(ctx, restartLimit)
+	defer cancel()
+	_ = d.awaitServers(limited, 0) // ctx is asked below
+	v := d.viewFor(limited, r.CWD)
 	s := v.server(r.Name)
+	if s != nil && v.gateOf(s) == unusable && d.readEnvironAgain(limited) == nil {
+		v = d.world.Load().from(v.cwd)
+		s = v.server(r.Name)
+	}
 	if s == nil {
 		return nil, v.noSuchServer(r.Name)
 	}
@@ -323,11 +330,7 @@ func (d *Daemon) Restart(ctx context.Context, r ipc.ServerRequest) (*ipc.ServerI
 	case unusable:
 		return nil, ipc.Errorf(ipc.CodeServerDown, "server %s cannot be used: %s", s.Name, s.redactor.Redact(s.Problem)).WithHint("%s", s.Hint)
 	}
-	limited, cancel := context.WithTimeout(ctx, restartLimit)
-	defer cancel()
-	if d.awaitServers(limited, 0) == nil {
-		d.upstream.Restart(limited, s.Key)
-	}
+	d.upstream.Restart(limited, s.Key)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
