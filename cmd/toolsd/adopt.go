@@ -30,16 +30,17 @@ func newAdoptCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "adopt <client> | --all",
 		Short: "Move a client's MCP servers into toolsd",
-		Long: `Move the servers of a client's own config files into toolsd's config.json and put
-the one entry for toolsd mcp in their place, in that client's spelling. It needs
-no daemon and asks nothing; --dry-run shows what it would do. Comments, order and
-everything else in the files stay. A backup is made first; ` + "`toolsd release`" + ` undoes it.
+		Long: `Move the servers of a client's own config files into toolsd's config.json and
+put the one entry for toolsd mcp in their place, in that client's spelling. It
+needs no daemon and asks nothing; --dry-run shows what it would do. Comments,
+order and everything else in the files stay. A backup is made first;
+` + "`toolsd release`" + ` undoes it.
 
-These stay in the client's file, and are named with the reason: servers that are
-switched off there; servers that only the client can run ("${input:…}", a unix://
-url, one that its editor brings); servers that depend on the open project
-("${workspaceFolder}"); Claude Code's servers of single projects; managed files.
-Project files are not touched.
+These stay in the client's file, and are named with the reason: servers that
+are switched off there; servers that only the client can run ("${input:…}", a
+unix:// url, one that its editor brings); servers that depend on the open
+project ("${workspaceFolder}"); Claude Code's servers of single projects;
+managed files. Project files are not touched.
 
 A server keeps its name. When config.json has another server of that name, it
 becomes name-<client>; when it has the same server, that one serves both.
@@ -190,7 +191,7 @@ func (v *adoptVerb) one(session *adopt.Session, slug string) (adopt.Client, erro
 		return failed(err)
 	}
 	if !v.json {
-		v.out.line("%s %s", v.out.style(green, slug+":"), clean(plan.Message))
+		v.out.line("%s", v.out.style(green, cleanLine(plan.Message))) // it begins with the client's name
 	}
 	return plan.Client, nil
 }

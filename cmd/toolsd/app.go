@@ -123,7 +123,12 @@ func (a *app) report(ctx context.Context, err error) int {
 		return exitCode(e.Code)
 	}
 	_ = a.flush()
-	a.err.line("%s %s", a.err.style(red, "toolsd:"), clean(briefly(e.Message)))
+	head := a.err.style(red, "toolsd:") + " "
+	if message := clean(briefly(e.Message)); strings.Contains(message, "\n") {
+		a.err.line("%s%s", head, message) // its lines are its own
+	} else {
+		a.err.hanging(head, 8, "", message)
+	}
 	if e.Code == ipc.CodeBadArguments && e.Tool != nil {
 		a.err.signature(e.Tool)
 	}
@@ -185,14 +190,14 @@ func (a *app) flush() error { return a.buffer.Flush() }
 func (a *app) hint(format string, args ...any) {
 	if text := fmt.Sprintf(format, args...); text != "" && !a.json {
 		_ = a.flush() // on a terminal a hint stands below what it is about
-		a.err.line("%s %s", a.err.style(dim, "hint:"), cleanLine(text))
+		a.err.hanging(a.err.style(dim, "hint:")+" ", 6, "", text)
 	}
 }
 
 // say tells a person what goes on meanwhile.
 func (a *app) say(format string, args ...any) {
 	_ = a.flush()
-	a.err.line("%s", cleanLine(fmt.Sprintf(format, args...)))
+	a.err.hanging("", 0, "", fmt.Sprintf(format, args...))
 }
 
 // directory is the one whose view the verb has: --cwd, or where it runs.

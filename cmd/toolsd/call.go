@@ -19,9 +19,9 @@ func newCallCommand(a *app) *cobra.Command {
 		Long: `Call a tool and print its result.
 
 key=value gives a text, or a number or a boolean where the tool's schema allows
-nothing else; key:=json gives any JSON. --args, @file and - (standard input) give
-the whole object. The arguments are checked against the schema before anything
-is sent.`,
+nothing else; key:=json gives any JSON. --args, @file and - (standard input)
+give the whole object. The arguments are checked against the schema before
+anything is sent.`,
 		Example: `  toolsd call kicad::export_gerber output_dir=out layers:='["F.Cu","B.Cu"]'
   toolsd call github::create_issue --args '{"title": "Broken"}'
   toolsd call github::create_issue @issue.json --timeout 30s
@@ -41,8 +41,8 @@ is sent.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&argsFlag, "args", "", "the arguments as one `JSON` object")
-	flags.DurationVar(&c.timeout, "timeout", 0, "give up after this `time`, for example 30s (default: the server's own)")
-	flags.StringVarP(&c.output, "output", "o", "", "write images, audio and other files of the result to this `file`")
+	flags.DurationVar(&c.timeout, "timeout", 0, "give up after this `time`, as 30s (default: the server's)")
+	flags.StringVarP(&c.output, "output", "o", "", "write images, audio and other files to this `file`")
 	return cmd
 }
 

@@ -69,12 +69,12 @@ const demoLimit = time.Minute
 func newDemoCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "demo",
-		Short: "Show the main job end to end, on sample servers in a temporary directory",
+		Short: "Show the main job end to end, on sample servers",
 		Example: `  toolsd demo
   toolsd demo --json | jq .tokens`,
-		Long: `Show the main job end to end: a daemon of its own, two sample servers that are part
-of this program, search, call, and an edit of the config going live. It needs no
-network, touches none of your files, and leaves nothing behind.`,
+		Long: `Show the main job end to end: a daemon of its own, two sample servers that are
+part of this program, search, call, and an edit of the config going live. It
+needs no network, touches none of your files, and leaves nothing behind.`,
 		Args: takes(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), demoLimit)

@@ -120,6 +120,9 @@ func newDoctorCommand(a *app) *cobra.Command {
 servers and tools. It works without a daemon and starts none. Each finding names
 the place and what to type. The exit code is 1 when something does not work.
 
+--fix mends what is safe: modes of own directories and files, a stale socket, a
+damaged index, leftover processes.
+
 The checks, by the code that --json prints:
 ` + listOfChecks(),
 		Example: `  toolsd doctor
@@ -149,7 +152,7 @@ The checks, by the code that --json prints:
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&fix, "fix", false, "mend what is safe: modes of own directories and files, a stale socket, a damaged index, leftover processes")
+	cmd.Flags().BoolVar(&fix, "fix", false, "mend what is safe to mend")
 	return cmd
 }
 
@@ -319,7 +322,7 @@ func showDiagnosis(s *screen, d diagnosis) {
 		head := s.style(findingStyles[f.Status], fmt.Sprintf("%-4s", f.Status)) + "  " + s.style(bold, fmt.Sprintf("%-*s", width, f.Code)) + "  "
 		s.hanging(head, width+8, "", text)
 		if f.Hint != "" && f.Status != statusOK {
-			s.hanging(strings.Repeat(" ", width+8), width+10, dim, "→ "+f.Hint)
+			s.hanging(strings.Repeat(" ", width+8), width+10, "", "→ "+f.Hint)
 		}
 	}
 	s.line("")
@@ -331,21 +334,6 @@ func showDiagnosis(s *screen, d diagnosis) {
 		s.line("%s", s.style(yellow, "it works; "+count(warnings, "warning", "warnings")))
 	default:
 		s.line("%s", s.style(green, "all is well"))
-	}
-}
-
-// hanging writes text behind a head. On a terminal it is wrapped, with what follows
-// the first line indented; a pipe gets one line, to be searched.
-func (s *screen) hanging(head string, indent int, style, text string) {
-	lines := []string{cleanLine(text)}
-	if s.width > 0 {
-		lines = wrap(lines[0], max(30, s.width-indent))
-	}
-	for i, l := range lines {
-		if i > 0 {
-			head = strings.Repeat(" ", indent)
-		}
-		s.line("%s%s", head, s.style(style, l))
 	}
 }
 

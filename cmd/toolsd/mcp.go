@@ -16,8 +16,8 @@ func newMCPCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mcp",
 		Short: "The MCP server on stdio that an agent mounts",
-		Long: `The MCP server on stdio that an agent mounts in place of all its servers. It needs
-no configuration, starts the daemon when none runs, and outlives it.`,
+		Long: `The MCP server on stdio that an agent mounts in place of all its servers. It
+needs no configuration, starts the daemon when none runs, and outlives it.`,
 		Example: `  claude mcp add toolsd -- toolsd mcp
   {"mcpServers": {"toolsd": {"command": "toolsd", "args": ["mcp"]}}}`,
 		Args: takes(0, 0, ""),
@@ -46,7 +46,7 @@ no configuration, starts the daemon when none runs, and outlives it.`,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&mode, "mode", mode, "how tools reach the agent: auto, direct or search")
+	cmd.Flags().StringVar(&mode, "mode", mode, "how tools come: auto, direct or search")
 	_ = cmd.RegisterFlagCompletionFunc("mode", cobra.FixedCompletions([]string{"auto", "direct", "search"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }

@@ -106,10 +106,12 @@ daemon starts it.`,
 		switch cmd.Name() {
 		case "completion":
 			cmd.GroupID = "run"
+			cmd.Short = "Print the completion script of a shell"
 			cmd.Args = oneOf
 			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 		case "help":
 			cmd.GroupID = "run"
+			cmd.Short = "Show the help of a verb"
 			cmd.Args = aVerb
 		}
 		markRan(a, cmd)

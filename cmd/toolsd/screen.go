@@ -86,10 +86,27 @@ func (s *screen) columns() int {
 	return s.width
 }
 
+// hanging writes text behind a head. On a terminal it is wrapped, with what follows
+// the first line indented; a pipe gets one line, to be searched.
+func (s *screen) hanging(head string, indent int, style, text string) {
+	lines := []string{cleanLine(text)}
+	if s.width > 0 {
+		lines = wrap(lines[0], max(30, s.width-indent))
+	}
+	for i, l := range lines {
+		if i > 0 {
+			head = strings.Repeat(" ", indent)
+		}
+		s.line("%s%s", head, s.style(style, l))
+	}
+}
+
+// wrap cuts text into lines of a width. What stands between backquotes is to be
+// copied and stays on one line; so does any other word, but for a list of paths.
 func wrap(text string, width int) []string {
 	var lines []string
 	line := ""
-	for word := range strings.FieldsSeq(text) {
+	for _, word := range words(text, width) {
 		if line != "" && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width {
 			lines = append(lines, line)
 			line = ""
@@ -103,6 +120,45 @@ func wrap(text string, width int) []string {
 		lines = append(lines, line)
 	}
 	return lines
+}
+
+// words are the pieces of a text between which a line may end.
+func words(text string, width int) []string {
+	var out, quoted []string
+	paired := strings.Count(text, "`")%2 == 0 // else they quote nothing
+	for f := range strings.FieldsSeq(text) {
+		odd := paired && strings.Count(f, "`")%2 == 1
+		if len(quoted) == 0 && !odd {
+			out = append(out, pathsIn(f, width)...)
+			continue
+		}
+		closes := odd && len(quoted) > 0
+		if quoted = append(quoted, f); !closes {
+			continue
+		}
+		if whole := strings.Join(quoted, " "); utf8.RuneCountInString(whole) <= width {
+			quoted = []string{whole}
+		}
+		out, quoted = append(out, quoted...), nil
+	}
+	return out
+}
+
+// pathsIn cuts a word that is a list of paths and too long for a line into pieces
+// of which no two fit on one.
+func pathsIn(word string, width int) []string {
+	if utf8.RuneCountInString(word) <= width || !strings.Contains(word, ":/") || strings.Contains(word, "://") {
+		return []string{word}
+	}
+	out := []string{""}
+	for path := range strings.SplitAfterSeq(word, ":") {
+		if last := len(out) - 1; out[last] == "" || utf8.RuneCountInString(out[last]+path) <= width {
+			out[last] += path
+		} else {
+			out = append(out, path)
+		}
+	}
+	return out
 }
 
 // cut shortens text to a number of characters, the mark of the cut among them.

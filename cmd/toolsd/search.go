@@ -52,11 +52,11 @@ and several of them are all returned.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.IntVarP(&r.Max, "max", "n", 0, "at most this `number` of matches (default: toolSearch.maxResults)")
+	flags.IntVarP(&r.Max, "max", "n", 0, "at most this `number` (default: toolSearch.maxResults)")
 	flags.StringVar(&r.Server, "server", "", "only tools of this `server`")
 	flags.StringVar(&r.Category, "category", "", "only tools of this `category`")
 	flags.BoolVar(&r.Explain, "explain", false, "say why each one matched")
-	flags.BoolVar(&noWait, "no-wait", false, "do not wait for servers that start for the first time")
+	flags.BoolVar(&noWait, "no-wait", false, "do not wait for a server's first start")
 	_ = cmd.RegisterFlagCompletionFunc("server", a.completeServers)
 	_ = cmd.RegisterFlagCompletionFunc("category", a.completeCategories)
 	return cmd

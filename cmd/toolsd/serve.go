@@ -38,9 +38,9 @@ func newServeCommand(a *app) *cobra.Command {
 		Short: "Run the daemon in this terminal",
 		Example: `  toolsd serve
   TOOLSD_DIR=/tmp/second toolsd serve`,
-		Long: `Run the daemon in the foreground until Ctrl-C. Verbs that need a daemon start one
-in the background by themselves; this is for watching it work, and for service
-managers.`,
+		Long: `Run the daemon in the foreground until Ctrl-C. Verbs that need a daemon start
+one in the background by themselves; this is for watching it work, and for
+service managers.`,
 		Args: takes(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.serve(cmd.Context(), token)

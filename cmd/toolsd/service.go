@@ -56,11 +56,12 @@ func newServiceCommand(a *app) *cobra.Command {
 	var scope serviceScope
 	cmd := &cobra.Command{
 		Use:   "service <verb>",
-		Short: "Start the daemon at login (install, uninstall, start, stop, restart, status)",
+		Short: "Have the system start the daemon at login",
 		Long: `Have the system's service manager start the daemon at login: systemd on Linux,
 launchd on macOS, the task scheduler on Windows. It is not needed for anything,
 since every verb and every agent starts a daemon when none runs; with it the
-tools are warm before the first agent asks, and a daemon that crashed comes back.`,
+tools are warm before the first agent asks, and a daemon that crashed comes
+back.`,
 		Example: `  toolsd service install
   toolsd service status
   sudo toolsd service install --system --user "$USER"

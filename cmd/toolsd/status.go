@@ -15,7 +15,7 @@ import (
 func newStatusCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
-		Short: "Show the daemon, its servers, the agents attached and what is wrong",
+		Short: "Show the daemon, its servers and agents, and what is wrong",
 		Example: `  toolsd status
   toolsd status --cwd ~/project
   toolsd status --json | jq .problems`,
@@ -212,7 +212,7 @@ func showProblem(s *screen, p ipc.Problem) {
 	}
 	s.paragraph(2, "", text+p.Message)
 	if p.Hint != "" {
-		s.paragraph(6, dim, "→ "+p.Hint)
+		s.paragraph(6, "", "→ "+p.Hint)
 	}
 }
 
@@ -229,15 +229,10 @@ func (a *app) afterServers(ctx context.Context, client *ipc.Client, dir string, 
 		a.hint("%s", noServers)
 		return
 	}
-	for _, v := range status.Servers {
-		if v.State == ipc.StatePending {
-			a.hint("%s waits for your approval: `toolsd trust %s` shows what it would run", v.Name, v.Name)
-			return
-		}
-	}
 	explain := ""
 	for _, v := range status.Servers {
 		switch {
+		case v.Problem != "" && v.Hint != "" && briefly(v.Problem) == v.Problem: // all is told with the problem
 		case v.State == ipc.StateBackoff || v.State == ipc.StateFailed && wasStarted(ctx, client, dir, v):
 			a.hint("`toolsd logs %s` shows what it wrote, `toolsd restart %s` tries again", v.Name, v.Name)
 			return
@@ -249,7 +244,9 @@ func (a *app) afterServers(ctx context.Context, client *ipc.Client, dir string, 
 		a.hint("`toolsd why %s` shows more about it; `toolsd search <words>` finds tools of the others", explain)
 		return
 	}
-	a.hint("`toolsd search <words>` finds tools")
+	if status.Totals.Tools > 0 {
+		a.hint("`toolsd search <words>` finds tools")
+	}
 }
 
 const noServers = "no client has a server configured here; `toolsd demo` shows what toolsd does, and mcpServers in its config.json takes servers"

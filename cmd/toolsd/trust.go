@@ -19,8 +19,9 @@ func newTrustCommand(a *app) *cobra.Command {
 		Use:   "trust [list | <server> | <server::tool>]",
 		Short: "Show and approve what a project's servers would run",
 		Long: `Show what servers of a project would run, and approve it. Until then they are
-neither started nor dialled. An approval is for exactly what is shown; any change
-of it asks again. Approving needs a terminal, so that no agent does it in passing.`,
+neither started nor dialled. An approval is for exactly what is shown; any
+change of it asks again. Approving needs a terminal, so that no agent does it in
+passing.`,
 		Example: `  toolsd trust list
   toolsd trust kicad
   toolsd trust --all              for a first start with trust.userScope "ask"`,
@@ -295,7 +296,7 @@ func (s *screen) trustInfo(t ipc.TrustInfo) {
 		field("changed", cleanLine(c))
 	}
 	for _, u := range t.Unusual {
-		field("unusual", s.style(yellow, cleanLine(u)))
+		s.hanging("  "+s.style(dim, fmt.Sprintf("%-12s", "unusual"))+" ", 15, yellow, u)
 	}
 	for _, h := range t.Held {
 		field("held tool", cleanLine(h))
