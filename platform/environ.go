@@ -111,7 +111,7 @@ func (e Environ) LookPath(name, dir string) (string, error) {
 	if program, ok := installs[strings.TrimSuffix(name, ".exe")]; ok {
 		do = "install " + program + ", or " + do
 	} else if runtime.GOOS != "windows" {
-		do += fmt.Sprintf(" (in a terminal: command -v %s)", shellQuote(name))
+		do += fmt.Sprintf(" (`command -v %s` in a terminal shows it)", shellQuote(name))
 	}
 	return "", &NotFoundError{Name: name, Looked: looked, Origin: e.Origin, Cause: present, Do: do}
 }

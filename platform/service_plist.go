@@ -50,7 +50,10 @@ func launchdPlist(o ServiceOptions) (string, error) {
 	// A daemon that was asked to stop, or that found the lock taken, ends with 0 and
 	// is left alone.
 	line("\t<key>KeepAlive</key>\n\t<dict>\n\t\t<key>SuccessfulExit</key>\n\t\t<false/>\n\t</dict>")
-	line("\t<key>ProcessType</key>\n\t<string>Background</string>")
+	// Agents wait for it and for the servers that it starts. Background, and no type
+	// at all, throttle CPU and disk; Adaptive lifts that for XPC, which it has none of
+	// (launchd.plist(5)).
+	line("\t<key>ProcessType</key>\n\t<string>Interactive</string>")
 	line("\t<key>ExitTimeOut</key>\n\t<integer>12</integer>") // it ends its servers in at most 8 s
 	if o.Dir != "" {
 		log := filepath.Join(o.Dir, "service.log")

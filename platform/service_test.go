@@ -295,7 +295,7 @@ func TestPropertyListKeepsEveryValue(t *testing.T) {
 		if got := p["EnvironmentVariables"].(map[string]any)["TOOLSD_DIR"]; got != v {
 			t.Errorf("%q came back as %q", v, got)
 		}
-		if p["RunAtLoad"] != true || p["KeepAlive"].(map[string]any)["SuccessfulExit"] != false || p["ProcessType"] != "Background" || p["UserName"] != "me" || p["Label"] != launchdLabel {
+		if p["RunAtLoad"] != true || p["KeepAlive"].(map[string]any)["SuccessfulExit"] != false || p["ProcessType"] != "Interactive" || p["UserName"] != "me" || p["Label"] != launchdLabel {
 			t.Errorf("the job is %v", p)
 		}
 		if got := p["StandardErrorPath"]; got != "/state/"+v+"/service.log" && got != filepath.Join("/state", v, "service.log") {
