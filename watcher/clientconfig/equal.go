@@ -85,33 +85,98 @@ func covered(p string, globs []string) bool {
 }
 
 // IsSelf reports whether an entry is toolsd's own shim, toolsd mcp, under
-// whatever path: serving it would make the daemon call itself.
+// whatever path and behind whatever runs it on this machine: serving it would
+// make the daemon call itself.
 func IsSelf(s Server) bool {
-	words := append([]string{s.Command}, s.Args...)
-	// env and cmd /c are what people put in front of a command.
-	switch programName(words[0]) {
-	case "env":
-		words = words[1:]
-		for len(words) > 0 && (strings.Contains(words[0], "=") || strings.HasPrefix(words[0], "-")) {
-			words = words[1:]
-		}
-	case "cmd":
-		words = words[1:]
-		for len(words) > 0 && strings.HasPrefix(words[0], "/") {
-			words = words[1:]
-		}
-	}
-	if len(words) == 0 || programName(words[0]) != "toolsd" {
-		return false
-	}
-	// The verb is the first word that is no flag; a flag's value that is not
-	// joined to it cannot be mcp.
-	return slices.Contains(words[1:], "mcp")
+	return runsShim(append([]string{s.Command}, s.Args...), 0)
 }
 
-// programName is the file name of a command without the extensions of Windows.
+// wrappers run the command that follows their own options. Those that run it
+// elsewhere (ssh, docker, wsl) are not among them: that is another toolsd.
+var wrappers = []string{
+	"env", "nice", "ionice", "nohup", "setsid", "stdbuf", "time", "timeout", "sudo", "doas", "exec", "command", "caffeinate",
+	"npx", "npm", "pnpm", "yarn", "bun", "bunx", "uv", "uvx", "pipx", "go", "cmd", "powershell", "pwsh",
+}
+
+// verbs of those wrappers that stand before the command.
+var wrapperVerbs = []string{"exec", "dlx", "x", "run", "tool", "--"}
+
+// valued are options of those wrappers whose value is the next word.
+var valued = []string{"-u", "-c", "-p", "-n", "-o", "-g", "-k", "-s", "--package", "--from", "--with", "--user", "--chdir", "--signal", "-executionpolicy"}
+
+var shells = []string{"sh", "bash", "dash", "zsh", "ksh", "fish"}
+
+// runsShim looks through wrappers; depth bounds shells in shells.
+func runsShim(words []string, depth int) bool {
+	if len(words) == 0 || depth > 4 {
+		return false
+	}
+	first := programName(words[0])
+	switch {
+	case first == "toolsd":
+		// The verb is the first word that is no flag; a flag's value that is not
+		// joined to it cannot be mcp.
+		return slices.Contains(words[1:], "mcp")
+	case slices.Contains(shells, first):
+		for i, w := range words[1:] {
+			if strings.HasPrefix(w, "-") && !strings.HasPrefix(w, "--") && strings.HasSuffix(w, "c") && i+2 < len(words) {
+				return runsShim(lastCommand(words[i+2]), depth+1)
+			}
+		}
+		return false
+	case !slices.Contains(wrappers, first):
+		return false
+	}
+	// What stands before the command: options, some with a value, variables, a
+	// duration or a priority.
+	value := false
+	for i, w := range words[1:] {
+		name := programName(w)
+		known := name == "toolsd" || slices.Contains(shells, name) || slices.Contains(wrappers, name)
+		isOption := strings.HasPrefix(w, "-") || first == "cmd" && strings.HasPrefix(w, "/")
+		switch {
+		case known && runsShim(words[i+1:], depth+1),
+			strings.Contains(w, " ") && runsShim(lastCommand(w), depth+1): // powershell -Command "toolsd mcp"
+			return true
+		case !isOption && !value && !known && !strings.Contains(w, "=") && !slices.Contains(wrapperVerbs, w) && !startsWithDigit(w):
+			return false // the command is another one
+		}
+		value = isOption && slices.Contains(valued, strings.ToLower(w))
+	}
+	return false
+}
+
+func startsWithDigit(s string) bool { return s != "" && s[0] >= '0' && s[0] <= '9' }
+
+// lastCommand is the words of the last command of a script, which is the one
+// that speaks for it: cd /x && exec toolsd mcp.
+func lastCommand(script string) []string {
+	script = strings.TrimRight(script, "; \t\n")
+	if i := strings.LastIndexAny(script, ";&|\n"); i >= 0 {
+		script = script[i+1:]
+	}
+	words, err := splitWords(script, looksWindows(script))
+	if err != nil {
+		return nil
+	}
+	for len(words) > 0 && isAssignment(words[0]) {
+		words = words[1:]
+	}
+	return words
+}
+
+func isAssignment(word string) bool {
+	name, _, ok := strings.Cut(word, "=")
+	return ok && isVariableName(name)
+}
+
+// programName is the file name of a command without the extensions of Windows
+// and, as packages are named, without a version.
 func programName(command string) string {
 	base := strings.ToLower(command[strings.LastIndexAny(command, `/\`)+1:])
+	if name, _, ok := strings.Cut(base, "@"); ok && name != "" {
+		base = name
+	}
 	for _, ext := range windowsPrograms {
 		base = strings.TrimSuffix(base, ext)
 	}

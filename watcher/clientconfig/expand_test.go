@@ -336,8 +336,27 @@ func TestIsSelf(t *testing.T) {
 	}{
 		{"toolsd mcp", true}, {"/usr/local/bin/toolsd mcp", true}, {`C:\bin\toolsd.exe mcp`, true}, {`C:/bin/TOOLSD.EXE mcp --mode search`, true},
 		{"toolsd --no-start mcp", true}, {"env TOOLSD_DIR=/x toolsd mcp", true}, {"cmd /c toolsd mcp", true},
-		{"toolsd", false}, {"toolsd serve", false}, {"npx toolsd mcp", false}, {"mytoolsd mcp", false}, {"mcp toolsd", false},
+		{"toolsd", false}, {"toolsd serve", false}, {"npx toolsd mcp", true}, {"mytoolsd mcp", false}, {"mcp toolsd", false},
 		{"/opt/toolsd/server mcp", false}, {"", false}, {"env A=b", false},
+	}
+	wrapped := []struct {
+		line string // words parted by |
+		self bool
+	}{
+		{"npx|-y|toolsd@latest|mcp", true}, {"npx|-p|toolsd|toolsd|mcp|--mode|search", true}, {"pnpm|dlx|toolsd|mcp", true}, {"uv|tool|run|toolsd|mcp", true},
+		{"go|run|github.com/toolsd/toolsd/cmd/toolsd@latest|mcp", true}, {"env|-i|-u|X|A=b|toolsd|mcp", true}, {"uvx|--from|toolsd-pip|toolsd|mcp", true}, {"/usr/bin/env|-S|toolsd mcp", true},
+		{"nice|-n|5|toolsd|mcp", true}, {"timeout|100|/x/toolsd|mcp", true}, {"sudo|-u|me|toolsd|mcp", true}, {"nice|env|A=b|toolsd|mcp", true},
+		{"sh|-c|toolsd mcp", true}, {"bash|-lc|exec /x/toolsd mcp", true}, {"zsh|-l|-c|cd /x && A=b exec toolsd mcp;", true}, {"env|A=b|bash|-c|toolsd mcp", true},
+		{`cmd|/d|/c|C:\Program Files\toolsd\toolsd.exe|mcp`, true}, {"powershell|-NoProfile|-Command|toolsd mcp", true},
+		{"ssh|host|toolsd|mcp", false}, {"docker|run|-i|toolsd|mcp", false}, {"wsl|toolsd|mcp", false}, {"npx|-y|@acme/server|toolsd|mcp", false},
+		{"npx|server|toolsd|mcp", false}, {"sh|-c|toolsd serve", false}, {"sh|-c|echo toolsd mcp", false}, {"sh|-c|", false}, {"sh|-c", false}, {"sh|toolsd|mcp", false},
+		{"npx|-y|toolsd-extras|mcp", false}, {"sh|-c|toolsd mcp; exec other", false}, {"nice", false}, {"env|-S|", false}, {"npx|@|mcp", false},
+	}
+	for _, r := range wrapped {
+		words := strings.Split(r.line, "|")
+		if got := IsSelf(Server{Command: words[0], Args: words[1:]}); got != r.self {
+			t.Errorf("%q: %v", r.line, got)
+		}
 	}
 	for _, r := range rows {
 		words := strings.Split(r.line, " ")
