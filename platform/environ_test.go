@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -56,6 +57,34 @@ func login(t *testing.T, vars ...string) Environ {
 		t.Fatal(err)
 	}
 	return e
+}
+
+// A login shell reads .bashrc only where the profile says so; a terminal always
+// does.
+func TestLoginEnvironWithoutAProfileThatReadsBashrc(t *testing.T) {
+	t.Parallel()
+	bash := needBash(t)
+	const rc = guard + `export PATH="$HOME/tools/bin:$PATH" TIMES="$TIMES."`
+	for name, profiles := range map[string]map[string]string{
+		"none":                  {},
+		"of another program":    {".bash_profile": "export A=1\n", ".profile": ". ~/.bashrc\n"},
+		"that reads another":    {".bash_profile": ". ~/.profile\n", ".profile": ". ~/.bashrc\n"},
+		"that reads one of two": {".bash_login": "[ -f ~/.bashrc ] && . ~/.bashrc\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			files := map[string]string{".bashrc": rc, "tools/bin/only-there": "#!/bin/sh\n"}
+			maps.Copy(files, profiles)
+			h := home(t, files)
+			e := login(t, "HOME="+h, "SHELL="+bash)
+			if _, err := e.LookPath("only-there", "/"); err != nil || e.Origin != "login shell (bash -l -i)" {
+				t.Errorf("%v, origin %q, problem %q", err, e.Origin, e.Problem)
+			}
+			if e.Vars["TIMES"] != "." {
+				t.Errorf("read %d times", len(e.Vars["TIMES"]))
+			}
+		})
+	}
 }
 
 func TestLoginEnviron(t *testing.T) {

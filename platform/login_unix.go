@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -116,7 +117,7 @@ func askShell(ctx context.Context, start shellStarter, shell string, flags []str
 	}
 	sh, err := start(Command{
 		Path:  shell,
-		Args:  append(append([]string{filepath.Base(shell)}, flags...), flag, "/bin/sh -c '"+script+"'"),
+		Args:  append(append([]string{filepath.Base(shell)}, flags...), flag, rcFirst(shell, flags, env["HOME"])+"/bin/sh -c '"+script+"'"),
 		Dir:   usableDir(env["HOME"]),
 		Env:   append(fromMap(env), resolving+"=1", "DISABLE_AUTO_UPDATE=true", "ZSH_TMUX_AUTOSTART=false"),
 		Label: "login shell",
@@ -183,6 +184,45 @@ wait:
 		}
 	}
 	return vars, nil
+}
+
+// rcFirst reads .bashrc where bash as a login shell would not: it leaves that to
+// the user's profile, and where that does not do it (there is none, or a program
+// wrote one of its own), a terminal still has what is in .bashrc.
+func rcFirst(shell string, flags []string, home string) string {
+	if filepath.Base(shell) != "bash" || !slices.Contains(flags, "-i") || profileReadsRC(home) {
+		return ""
+	}
+	if info, err := os.Stat(filepath.Join(home, ".bashrc")); err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+	return ". ~/.bashrc; "
+}
+
+// profileReadsRC reports whether the file that bash reads as a login shell names
+// .bashrc, itself or in the .profile that it reads in turn.
+func profileReadsRC(home string) bool {
+	for _, name := range []string{".bash_profile", ".bash_login", ".profile"} {
+		path := filepath.Join(home, name)
+		info, err := os.Stat(path)
+		if err != nil {
+			continue
+		}
+		if !info.Mode().IsRegular() || info.Size() > 1<<20 {
+			return true // odd: what bash makes of it is all there is
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		if bytes.Contains(text, []byte("bashrc")) {
+			return true
+		}
+		if !bytes.Contains(text, []byte("/.profile")) {
+			return false // the first one there is the only one that is read
+		}
+	}
+	return false
 }
 
 // shellProcess is a shell in a session of its own, with stdin and stderr on
