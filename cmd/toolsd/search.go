@@ -167,7 +167,7 @@ func (a *app) nothingFound(ctx context.Context, client *ipc.Client, dir string, 
 	}
 	if status, err := client.Status(ctx, ipc.StatusRequest{CWD: dir}); err == nil && len(status.Servers) == 0 {
 		a.say("there is nothing to search for %q in", r.Query)
-		a.hint("%s; the exit code is %d as for every search without a match", noServers, exitNotFound)
+		a.hint("%s; the exit code is %d as for every search without a match", a.noServers(), exitNotFound)
 		return
 	}
 	a.say("nothing matches %q", r.Query)

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/toolsd/toolsd/ipc"
+	"github.com/toolsd/toolsd/platform"
 )
 
 func newStatusCommand(a *app) *cobra.Command {
@@ -226,7 +227,7 @@ func (a *app) afterServers(ctx context.Context, client *ipc.Client, dir string, 
 	showServerProblems(a.err, status.Servers)
 	showProblems(a.err, status.Problems)
 	if len(status.Servers) == 0 {
-		a.hint("%s", noServers)
+		a.hint("%s", a.noServers())
 		return
 	}
 	explain := ""
@@ -249,7 +250,14 @@ func (a *app) afterServers(ctx context.Context, client *ipc.Client, dir string, 
 	}
 }
 
-const noServers = "no client has a server configured here; `toolsd demo` shows what toolsd does, and mcpServers in its config.json takes servers"
+// noServers says where the first server can go.
+func (a *app) noServers() string {
+	place := "toolsd's config.json"
+	if dirs, err := platform.FindDirs(a.getenv); err == nil {
+		place = home(dirs.ConfigFile)
+	}
+	return "no client has a server configured here; put one under mcpServers in " + place + ", or see what toolsd does with `toolsd demo`"
+}
 
 // wasStarted tells a server that ran and failed from an entry that could not even
 // be started: that one has no log of its own, and a restart would not help.
