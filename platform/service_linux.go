@@ -151,8 +151,11 @@ func (s *Service) register(ctx context.Context, text string) error {
 // unregister leaves nothing of the service, as far as that is possible, but for a
 // daemon that runs.
 func (s *Service) unregister(ctx context.Context) {
-	if entry, err := s.entry(""); err == nil {
-		_ = entry.Uninstall()
+	// Asked where there is no directory of units, kardianos/service makes one.
+	if _, err := os.Stat(filepath.Dir(s.path)); err == nil {
+		if entry, err := s.entry(""); err == nil {
+			_ = entry.Uninstall()
+		}
 	}
 	// What that did not do, without a manager too.
 	_ = os.Remove(s.path)
