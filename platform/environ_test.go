@@ -108,6 +108,8 @@ func TestLoginEnviron(t *testing.T) {
 		{"that exits with a status of its own at the end", guard + "export PATH=$HOME/tools/bin:$PATH\ntrap 'exit 9' EXIT", false, "login shell (bash -l -i)", true, ""},
 		{"that becomes another program", guard + "exec cat", false, "login shell (bash -l) and well-known directories", false, "printed no environment"},
 		{"that hangs", guard + "(trap '' TERM HUP INT; while :; do sleep 1; done)", true, "login shell (bash -l) and well-known directories", false, "no answer in 5s"},
+		{"that exits after it set PATH", guard + "export PATH=$HOME/tools/bin:$PATH\nexit 3", false, "login shell (bash -l) and well-known directories", true, "exit status 3, before it printed its environment"},
+		{"that hangs after it set PATH", guard + "f() { export PATH=$HOME/tools/bin:$PATH; }\nf\nexec >/dev/null\nsleep 1000", true, "login shell (bash -l) and well-known directories", true, "no answer in 5s"},
 		{"that asks", guard + "read -p 'name? ' name\nexport PATH=$HOME/tools/bin:$PATH", false, "login shell (bash -l -i)", true, ""},
 	} {
 		ask := func(t *testing.T, how func(context.Context, func() []string) (Environ, error)) {

@@ -5,6 +5,7 @@ package platform
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -37,8 +38,9 @@ const resolving = "TOOLSD_RESOLVING_ENVIRONMENT"
 //
 // The interactive login shell is asked first, since nvm and many others hook in
 // there only; then the plain login shell; each has 5 s, after which its whole
-// session is killed. When neither answers, well-known directories stand in, and
-// Problem says why. The error is that of ctx, and then there is no Environ.
+// session is killed. Where the first does not answer, what bash's files had made of
+// PATH until then counts too. When neither answers, well-known directories stand
+// in, and Problem says why. The error is that of ctx, and then there is no Environ.
 //
 // It is for programs that live as long as the question; a daemon asks through
 // its Keeper, so that a shell that hangs does not outlive it.
@@ -62,6 +64,7 @@ func loginEnviron(ctx context.Context, base func() []string, start shellStarter)
 	fillFromPasswd(own)
 	shell := own["SHELL"]
 	var causes []string
+	partial := "" // PATH as far as the files came that a complete attempt reads
 	for _, attempt := range shellAttempts(shell) {
 		vars, err := askShell(ctx, start, shell, attempt.flags, own)
 		if ctx.Err() != nil {
@@ -69,11 +72,14 @@ func loginEnviron(ctx context.Context, base func() []string, start shellStarter)
 		}
 		if err != nil {
 			causes = append(causes, fmt.Sprintf("%s: %v", strings.Join(append([]string{shell}, attempt.flags...), " "), err))
+			if attempt.complete {
+				partial = askPartialPath(ctx, start, shell, own)
+			}
 			continue
 		}
 		merged := maps.Clone(own)
 		maps.Copy(merged, vars)
-		merged["PATH"] = joinPath(vars["PATH"], filepath.SplitList(own["PATH"])...)
+		merged["PATH"] = joinPath(cmp.Or(partial, vars["PATH"]), slices.Concat(filepath.SplitList(vars["PATH"]), filepath.SplitList(own["PATH"]))...)
 		origin := fmt.Sprintf("login shell (%s)", strings.Join(append([]string{filepath.Base(shell)}, attempt.flags...), " "))
 		if !attempt.complete {
 			// The interactive files were not read, and those are where version
@@ -83,6 +89,7 @@ func loginEnviron(ctx context.Context, base func() []string, start shellStarter)
 		}
 		return Environ{Vars: merged, Origin: origin, Problem: strings.Join(causes, "; ")}, nil
 	}
+	own["PATH"] = joinPath(cmp.Or(partial, own["PATH"]), filepath.SplitList(own["PATH"])...)
 	own["PATH"] = withWellKnown(own["PATH"], own["HOME"], func(n string) string { return own[n] })
 	return Environ{Vars: own, Origin: "well-known directories", Problem: strings.Join(causes, "; ")}, nil
 }
@@ -184,6 +191,68 @@ wait:
 		}
 	}
 	return vars, nil
+}
+
+// partialTimeout is what askPartialPath may take: the files were given all their
+// time before, and what comes ahead of the place where they hang is quick.
+const partialTimeout = 2 * time.Second
+
+// askPartialPath is PATH as bash's files left it before one of them hung or
+// ended the shell; empty when that cannot be told. PATH is written down before
+// each command that finds it changed, so these commands run slower than usual:
+// it is asked for after a failure only.
+func askPartialPath(ctx context.Context, start shellStarter, shell string, env map[string]string) string {
+	if filepath.Base(shell) != "bash" {
+		return ""
+	}
+	marker := rand.Text()
+	script := `exec 9>&1; set -T; __path=$PATH
+trap '[[ $PATH == "$__path" ]] || { __path=$PATH; builtin printf "%s%s\0" ` + marker + ` "$PATH" >&9; }' DEBUG
+[ -r /etc/profile ] && . /etc/profile
+for f in ~/.bash_profile ~/.bash_login ~/.profile; do [ -r "$f" ] && { . "$f"; break; }; done
+` + rcFirst(shell, []string{"-i"}, env["HOME"]) + ":"
+	sh, err := start(Command{
+		Path:  shell,
+		Args:  []string{"bash", "--noprofile", "--norc", "-i", "-c", script},
+		Dir:   usableDir(env["HOME"]),
+		Env:   append(fromMap(env), resolving+"=1"),
+		Label: "login shell",
+	})
+	if err != nil {
+		return ""
+	}
+	defer sh.stdout.Close()
+	last := make(chan string, 1)
+	go func() {
+		// What an rc file writes between the marks is of no use, however much it is.
+		in, path := bufio.NewReaderSize(sh.stdout, 1<<20), ""
+		for {
+			chunk, err := in.ReadSlice(0)
+			if _, value, ok := bytes.Cut(chunk, []byte(marker)); ok && err == nil {
+				path = string(value[:len(value)-1])
+			}
+			if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+				last <- path
+				return
+			}
+		}
+	}()
+	timer := time.NewTimer(partialTimeout)
+	defer timer.Stop()
+	running := true
+	select {
+	case <-sh.exited:
+		running = false
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	sh.end(false, running)
+	select {
+	case path := <-last: // the pipe ends with the shell's session
+		return path
+	case <-time.After(200 * time.Millisecond): // something outside of it holds the pipe
+		return ""
+	}
 }
 
 // rcFirst reads .bashrc where bash as a login shell would not: it leaves that to
