@@ -1,8 +1,8 @@
 package upstream
 
 import (
-	"encoding/json"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
