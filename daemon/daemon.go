@@ -347,7 +347,7 @@ func (d *Daemon) checkIndex(ctx context.Context, path string) error {
 func (d *Daemon) serversDir() string { return filepath.Join(d.o.Dirs.State, "servers") }
 
 func readNames(path string) (map[string]string, error) {
-	data, err := os.ReadFile(path)
+	data, err := platform.ReadState(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

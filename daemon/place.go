@@ -28,7 +28,7 @@ func recordSocket(dirs platform.Dirs) {
 // RecordedSocket returns which process last took the state lock and where it
 // listens. A record of another process than the lock's is old, and none.
 func RecordedSocket(dirs platform.Dirs) (pid int, socket string, ok bool) {
-	data, err := os.ReadFile(filepath.Join(dirs.State, socketName))
+	data, err := platform.ReadState(filepath.Join(dirs.State, socketName))
 	if err != nil {
 		return 0, "", false
 	}

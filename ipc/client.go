@@ -3,6 +3,7 @@ package ipc
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -249,7 +250,7 @@ func (c *Client) explain(err error) error {
 		return Errorf(CodeNoDaemon, "no daemon runs at %s", c.socket).WithHint("start it with `toolsd start`")
 	}
 	if unfit, ok := errors.AsType[*platform.UnfitError](err); ok {
-		return Errorf(CodeNoDaemon, "%v", unfit).WithHint("`toolsd doctor` shows what is wrong with the socket's directory")
+		return Errorf(CodeNoDaemon, "%v", unfit).WithHint("%s", cmp.Or(unfit.Hint(), "`toolsd doctor` shows what is wrong with the socket's directory"))
 	}
 	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
 		return Errorf(CodeNoDaemon, "connecting to %s: %v", c.socket, dial.Err).WithHint("start the daemon with `toolsd start`")

@@ -42,6 +42,11 @@ type UnfitError struct {
 	Do    string // what to do about it
 }
 
+func isUnfit(err error) bool {
+	_, ok := errors.AsType[*UnfitError](err)
+	return ok
+}
+
 func (e *UnfitError) Error() string { return e.Path + " " + e.Cause }
 
 // Hint says what to do.

@@ -270,8 +270,3 @@ func TestPrivateFiles(t *testing.T) {
 		}
 	}
 }
-
-func isUnfit(err error) bool {
-	_, ok := errors.AsType[*UnfitError](err)
-	return ok
-}

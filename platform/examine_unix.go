@@ -28,7 +28,7 @@ func freeSpace(path string) (int64, error) {
 // journal left. The caller knows that no daemon runs.
 func Leftovers(journal string) ([]int, error) {
 	var data journalData
-	raw, err := os.ReadFile(journal)
+	raw, err := ReadState(journal)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("reading the journal of processes: %w", err)
 	}

@@ -2,11 +2,16 @@ package platform
 
 import (
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
 )
+
+func notRegular(path string) *UnfitError {
+	return &UnfitError{path, "is not a regular file", "move it away"}
+}
 
 // OpenPrivate opens a log file for appending, 0600, and never through a link.
 func OpenPrivate(path string) (*os.File, error) {
@@ -18,7 +23,7 @@ func OpenPrivate(path string) (*os.File, error) {
 	switch {
 	case err != nil:
 	case !info.Mode().IsRegular():
-		err = &UnfitError{path, "is not a regular file", "move it away"}
+		err = notRegular(path)
 	case runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0:
 		err = f.Chmod(0o600)
 	}
@@ -27,6 +32,29 @@ func OpenPrivate(path string) (*os.File, error) {
 		return nil, err
 	}
 	return f, nil
+}
+
+// maxState is more than any file of the state directory that is read whole.
+const maxState = 64 << 20
+
+// ReadState reads a small file of the state directory. What is there in its place
+// must not hold up a daemon or a verb: a fifo would for ever.
+func ReadState(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|openNoFollow, 0)
+	if err != nil {
+		return nil, explainOpen(path, err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, notRegular(path)
+	case info.Size() > maxState:
+		return nil, &UnfitError{path, fmt.Sprintf("is larger than %d MiB", maxState>>20), "move it away"}
+	}
+	return io.ReadAll(f)
 }
 
 // WriteFileAtomic puts data at path so that a reader, or a crash at any moment,

@@ -143,7 +143,7 @@ func Sweep(journal string, log *slog.Logger) (killed int, err error) {
 		log = slog.New(slog.DiscardHandler)
 	}
 	var data journalData
-	switch raw, err := os.ReadFile(journal); {
+	switch raw, err := ReadState(journal); {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
 		log.Warn("reading the journal of processes", "error", err)

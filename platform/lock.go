@@ -3,6 +3,7 @@ package platform
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
@@ -21,14 +22,21 @@ type Lock struct {
 }
 
 // AcquireLock takes the lock at path without waiting; errors.Is(err, ErrLocked)
-// when another holds it. The kernel drops it when the process ends, however it
+// when another holds it, fs.ErrNotExist when there is no such directory, and an
+// *UnfitError when what is at path cannot be locked. The kernel drops it when the process ends, however it
 // ends. The file stays and names the last holder's pid, for people.
 func AcquireLock(path string) (*Lock, error) {
 	for {
 		l := flock.New(path, flock.SetFlag(os.O_CREATE|os.O_RDWR|openNoFollow), flock.SetPermissions(0o600))
 		ok, err := l.TryLock()
-		if err != nil {
-			return nil, fmt.Errorf("locking: %w", explainOpen(path, err))
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil, fmt.Errorf("locking: %w", err)
+		case err != nil:
+			if err = explainOpen(path, err); !isUnfit(err) {
+				err = unusable(path, err)
+			}
+			return nil, fmt.Errorf("locking: %w", err)
 		}
 		if !ok {
 			l.Close()
@@ -43,7 +51,7 @@ func AcquireLock(path string) (*Lock, error) {
 		}
 		if !locked.Mode().IsRegular() {
 			l.Close()
-			return nil, &UnfitError{path, "is not a regular file", "move it away"}
+			return nil, notRegular(path)
 		}
 		there, err := os.Lstat(path)
 		if err != nil || !os.SameFile(locked, there) {
@@ -90,7 +98,7 @@ func (l *Lock) Release() error {
 // LockHolder is the process that last took the lock at path, which need not
 // live any more. It is for messages, never for a decision.
 func LockHolder(path string) (pid int, ok bool) {
-	data, err := os.ReadFile(path)
+	data, err := ReadState(path)
 	if err != nil {
 		return 0, false
 	}

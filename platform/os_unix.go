@@ -35,6 +35,9 @@ func explainOpen(path string, err error) error {
 	if errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.EMLINK) { // EMLINK: FreeBSD
 		return &UnfitError{path, "is a symbolic link, and is not followed", "remove the link: rm " + shellQuote(path)}
 	}
+	if errors.Is(err, syscall.EISDIR) || errors.Is(err, syscall.ENXIO) { // ENXIO: a fifo or a socket
+		return notRegular(path)
+	}
 	return err
 }
 

@@ -104,6 +104,16 @@ func TestLock(t *testing.T) {
 	if info, _ := os.Stat(path); info.Mode() != 0o600 {
 		t.Errorf("mode %v", info.Mode())
 	}
+	dir := filepath.Join(t.TempDir(), "lock")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := AcquireLock(dir); !isUnfit(err) {
+		t.Errorf("a directory in the lock's place: %v", err)
+	}
+	if _, err := ReadState(dir); err == nil {
+		t.Error("a directory was read")
+	}
 	// A lock on a file that is no longer at the path protects nothing.
 	os.Remove(path)
 	second, err := AcquireLock(path)

@@ -130,12 +130,12 @@ func (a *app) startDaemon(ctx context.Context, client *ipc.Client, dirs platform
 		if turn == nil && i%5 == 0 {
 			turn, err = platform.AcquireLock(filepath.Join(dirs.State, startLockName))
 			if err != nil && !errors.Is(err, platform.ErrLocked) {
-				return nil, ipc.Errorf(ipc.CodeNoDaemon, "starting the daemon: %v", err)
+				return nil, notStarted(fmt.Errorf("starting the daemon: %w", err))
 			}
 		}
 		if now := time.Now(); turn != nil && now.After(again) {
 			if _, err := platform.StartDetached(self, []string{"serve", detachedFlag + "=" + token}, nil, log); err != nil {
-				return nil, ipc.Errorf(ipc.CodeNoDaemon, "%v", err)
+				return nil, notStarted(err)
 			}
 			again, pause = now.Add(pause), 2*pause
 		}
@@ -164,6 +164,15 @@ func (a *app) startDaemon(ctx context.Context, client *ipc.Client, dirs platform
 			return nil, err
 		}
 	}
+}
+
+// notStarted is the error of a daemon that could not even be run.
+func notStarted(err error) *ipc.Error {
+	e := ipc.Errorf(ipc.CodeNoDaemon, "%v", err).WithHint("`toolsd doctor` looks for what is in the way")
+	if unfit, ok := errors.AsType[*platform.UnfitError](err); ok {
+		e.WithHint("%s", unfit.Hint())
+	}
+	return e
 }
 
 var errStartTimeout = errors.New("the daemon did not answer in time")
