@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"math/big"
 	"regexp"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -35,8 +38,8 @@ func (e *ArgumentError) Error() string {
 
 // Validate checks arguments (nil means {}) against the input schema. It returns
 // an *ArgumentError for arguments that do not fit. A schema that cannot be
-// compiled refuses nothing but what is no object: SchemaError tells about it,
-// and the server has the last word.
+// compiled, or at which the validator fails, refuses nothing but what is no
+// object: SchemaError tells about the former, and the server has the last word.
 func (t *Tool) Validate(arguments json.RawMessage) error {
 	if len(bytes.TrimSpace(arguments)) == 0 {
 		arguments = json.RawMessage("{}")
@@ -51,13 +54,16 @@ func (t *Tool) Validate(arguments json.RawMessage) error {
 	if t.SchemaError() != nil || t.schema.compiled == nil {
 		return nil
 	}
-	err = t.schema.compiled.Validate(value)
+	err = t.schema.check(value)
 	if err == nil {
 		return nil
 	}
 	var invalid *jsonschema.ValidationError
 	if !errors.As(err, &invalid) {
-		return &ArgumentError{t.ID, []string{err.Error()}}
+		if n := uncountable(value); n != "" {
+			return &ArgumentError{t.ID, []string{fmt.Sprintf("the number %.40s is too large or too small to be checked", n)}}
+		}
+		return nil
 	}
 	var problems []string
 	leaves(invalid, func(e *jsonschema.ValidationError) {
@@ -98,6 +104,42 @@ func compact(sorted []string) []string {
 		out = append(out, s)
 	}
 	return out
+}
+
+// check validates a value. The validator panics on numbers beyond its arithmetic;
+// that comes back as an error which is no *jsonschema.ValidationError, and so does
+// a fault of the validator itself: it must cost one check, not the daemon.
+func (s *schema) check(value any) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("checking against the input schema: %v", r)
+		}
+	}()
+	return s.compiled.Validate(value)
+}
+
+// uncountable returns a number in a decoded JSON value that is beyond the
+// validator's arithmetic, or "".
+func uncountable(value any) json.Number {
+	switch v := value.(type) {
+	case json.Number:
+		if _, ok := new(big.Rat).SetString(string(v)); !ok {
+			return v
+		}
+	case []any:
+		for _, e := range v {
+			if n := uncountable(e); n != "" {
+				return n
+			}
+		}
+	case map[string]any:
+		for _, k := range slices.Sorted(maps.Keys(v)) {
+			if n := uncountable(v[k]); n != "" {
+				return n
+			}
+		}
+	}
+	return ""
 }
 
 // SchemaError says why the input schema cannot be used to check arguments.

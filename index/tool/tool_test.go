@@ -154,6 +154,35 @@ func TestValidate(t *testing.T) {
 	}
 }
 
+// A number beyond the validator's arithmetic is refused where a limit would have to
+// be compared with it, and no number ends the process.
+func TestValidateNumbersOfAnySize(t *testing.T) {
+	for schema, refuses := range map[string]bool{
+		`{"properties":{"n":{"minimum":0}}}`: true, `{"properties":{"n":{"exclusiveMaximum":0}}}`: true, `{"properties":{"n":{"multipleOf":2}}}`: true,
+		`{"properties":{"n":{"items":{"maximum":1}}}}`: false, `{"properties":{"n":{"type":"number"}}}`: false, `{}`: false,
+		`{"properties":{"n":{"enum":[1]}}}`: true, `{"properties":{"n":{"type":"integer"}}}`: true,
+	} {
+		p, err := Parse("s", fmt.Appendf(nil, `{"name":"a","inputSchema":%s}`, schema))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range []string{"1e10000000", "-1e99999999999999999999", "1e-10000000"} {
+			err := p.Validate(fmt.Appendf(nil, `{"n":%s}`, n))
+			if (err != nil) != refuses {
+				t.Errorf("%s for %s: %v", n, schema, err)
+			}
+		}
+	}
+	list, err := Parse("s", []byte(`{"name":"a","inputSchema":{"properties":{"list":{"uniqueItems":true,"items":{"maximum":1}}}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wrong *ArgumentError
+	if err := list.Validate([]byte(`{"a":1,"list":[{"b":2},1e10000000]}`)); !errors.As(err, &wrong) || !strings.Contains(wrong.Problems[0], "1e10000000") {
+		t.Errorf("the number is not named: %v", err)
+	}
+}
+
 func FuzzParseID(f *testing.F) {
 	for _, s := range []string{"a::b", "::", "a:::b", "", "a::b::c"} {
 		f.Add(s)
