@@ -748,3 +748,38 @@ func TestAChangedScriptWaitsAgain(t *testing.T) {
 		}
 	}
 }
+
+// TestAttachWhileTheWorldChanges: news that come while a session begins, as they do
+// when all agents are back at a daemon that has just started, hold up none.
+func TestAttachWhileTheWorldChanges(t *testing.T) {
+	m := newMachine(t)
+	m.config(object{})
+	r := m.start()
+	attached := make(chan error, 1)
+	go func() {
+		for range 1000 {
+			s, err := r.Attach(t.Context(), ipc.AttachRequest{Client: "agent", CWD: m.project}, ipc.Events{})
+			if err != nil {
+				attached <- err
+				return
+			}
+			_ = s.Close()
+		}
+		attached <- nil
+	}()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	for {
+		select {
+		case err := <-attached:
+			if err != nil {
+				t.Error(err)
+			}
+			return
+		case <-timer.C:
+			t.Fatal("a session never begins")
+		default:
+			r.wakeSessions()
+		}
+	}
+}

@@ -78,7 +78,7 @@ func (d *Daemon) Attach(ctx context.Context, r ipc.AttachRequest, events ipc.Eve
 	d.mu.Unlock()
 	s.hello.Daemon = d.info()
 	context.AfterFunc(ctx, s.close)
-	s.poke <- struct{}{} // what changed since the list was built woke nobody
+	s.wake() // what changed since the list was built woke nobody
 	go s.follow()
 	d.log.Info("session", "id", s.id, "client", tool.CleanLine(r.Client), "mode", s.mode)
 	return s, nil
@@ -120,10 +120,16 @@ func (d *Daemon) attachedSessions() []*attached {
 
 func (d *Daemon) wakeSessions() {
 	for _, s := range d.attachedSessions() {
-		select {
-		case s.poke <- struct{}{}:
-		default:
-		}
+		s.wake()
+	}
+}
+
+// wake makes follow compare once more. It never waits: anybody may call it, also
+// while the session is not followed yet.
+func (s *attached) wake() {
+	select {
+	case s.poke <- struct{}{}:
+	default:
 	}
 }
 
