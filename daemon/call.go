@@ -27,8 +27,11 @@ func (d *Daemon) Call(ctx context.Context, r ipc.CallRequest) (json.RawMessage, 
 	if err != nil {
 		return nil, err
 	}
-	if outcome.Refused != nil {
-		return nil, refusalError(outcome.Refused)
+	if r := outcome.Refused; r != nil {
+		if s != nil { // the answer to this request shows it
+			_ = s.Saw(ctx, map[tool.ID]tool.Hash{r.Tool.ID: r.Tool.Hash}, false)
+		}
+		return nil, refusalError(r)
 	}
 	return outcome.Result, nil
 }
@@ -87,7 +90,7 @@ func (d *Daemon) gatedCall(ctx context.Context, s *attached, v view, c ipc.Sessi
 			return &ipc.CallOutcome{Refused: refusal}, nil
 		}
 	}
-	if refusal := badArguments(s, t, c.Arguments); refusal != nil {
+	if refusal := badArguments(t, c.Arguments); refusal != nil {
 		return &ipc.CallOutcome{Refused: refusal}, nil
 	}
 	server := v.mine[e.Key]
@@ -164,15 +167,14 @@ func (d *Daemon) recheck(s *attached, v view, was *tool.Tool, c ipc.SessionCall)
 			return &refusedError{refusal}
 		}
 	}
-	if refusal := badArguments(s, t, c.Arguments); refusal != nil {
+	if refusal := badArguments(t, c.Arguments); refusal != nil {
 		return &refusedError{refusal}
 	}
 	return nil
 }
 
-// badArguments refuses arguments that do not fit the input schema. The answer
-// holds the definition, so the session has seen it then.
-func badArguments(s *attached, t *tool.Tool, arguments json.RawMessage) *ipc.Refusal {
+// badArguments refuses arguments that do not fit the input schema.
+func badArguments(t *tool.Tool, arguments json.RawMessage) *ipc.Refusal {
 	err := t.Validate(arguments)
 	if err == nil {
 		return nil
@@ -181,14 +183,12 @@ func badArguments(s *attached, t *tool.Tool, arguments json.RawMessage) *ipc.Ref
 	if invalid, ok := errors.AsType[*tool.ArgumentError](err); ok {
 		refusal.Problems = invalid.Problems
 	}
-	if s != nil {
-		s.Session.Saw(map[tool.ID]tool.Hash{t.ID: t.Hash}, false)
-	}
 	return refusal
 }
 
-// refuse is invariant 3. What it returns goes to the agent with the definition
-// in it, so that the next call can run.
+// refuse is invariant 3. What it returns holds the definition, so that the next
+// call can run. That the agent has seen it is not known here: the answer may be
+// cancelled on its way. Who hands it over says so, with Saw.
 func (s *attached) refuse(t *tool.Tool, viaCall bool) *ipc.Refusal {
 	if viaCall && s.Lists(t.ID) && !t.Annotations.IsReadOnly() {
 		return &ipc.Refusal{Why: ipc.CallByName, Tool: listedOf(t)}
@@ -201,9 +201,6 @@ func (s *attached) refuse(t *tool.Tool, viaCall bool) *ipc.Refusal {
 	if seen == "" {
 		why = ipc.NotSeen
 	}
-	shown := map[tool.ID]tool.Hash{t.ID: t.Hash}
-	s.Session.Saw(shown, false)
-	s.d.noteShown(s.view(), shown)
 	if !viaCall && s.Session.Activate(t.ID) {
 		s.refresh()
 	}

@@ -231,6 +231,9 @@ func testSession(t *testing.T, m *machine, b ipc.Backend) {
 		if len(o.Refused.Tool.Definition) == 0 {
 			t.Error("a refusal without the definition")
 		}
+		if err := s.Saw(ctx, map[tool.ID]tool.Hash{o.Refused.Tool.ID: o.Refused.Tool.Hash}, false); err != nil {
+			t.Error(err)
+		}
 		return o.Refused
 	}
 	runs := func(c ipc.SessionCall) {
@@ -240,6 +243,10 @@ func testSession(t *testing.T, m *machine, b ipc.Backend) {
 		}
 	}
 
+	// A refusal whose answer never went out shows nothing.
+	if o, err := s.Call(ctx, ipc.SessionCall{Tool: "lab_stats", ViaCall: true}); err != nil || o.Refused == nil {
+		t.Fatalf("got %s %v, want a refusal", ipc.Encode(o), err)
+	}
 	refused(ipc.SessionCall{Tool: "lab_stats", ViaCall: true}, ipc.NotSeen)
 	runs(ipc.SessionCall{Tool: "lab::stats", ViaCall: true})
 

@@ -177,6 +177,9 @@ func TestInvariant03AChangedDefinitionIsShownFirst(t *testing.T) {
 	if err != nil || o.Refused == nil || o.Refused.Why != ipc.Changed || !bytes.Contains(o.Refused.Tool.Definition, []byte("whole house")) {
 		t.Fatalf("%s %v", ipc.Encode(o), err)
 	}
+	if err := s.Saw(t.Context(), map[tool.ID]tool.Hash{o.Refused.Tool.ID: o.Refused.Tool.Hash}, false); err != nil {
+		t.Error(err)
+	}
 	if o, err = s.Call(t.Context(), ipc.SessionCall{Tool: "lab_cut"}); err != nil || o.Refused != nil {
 		t.Errorf("%s %v", ipc.Encode(o), err)
 	}

@@ -19,7 +19,10 @@ func calls(t *testing.T, s ipc.Session, server string) int {
 	run := func(name string) json.RawMessage {
 		c := ipc.SessionCall{Tool: server + "::" + name, ViaCall: true}
 		o, err := s.Call(t.Context(), c)
-		if err == nil && o.Refused != nil { // now it has seen it
+		if err == nil && o.Refused != nil {
+			if err = s.Saw(t.Context(), map[tool.ID]tool.Hash{o.Refused.Tool.ID: o.Refused.Tool.Hash}, false); err != nil {
+				t.Fatal(err)
+			}
 			o, err = s.Call(t.Context(), c)
 		}
 		if err != nil || o.Result == nil {

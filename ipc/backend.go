@@ -118,8 +118,8 @@ type CallOutcome struct {
 	Refused *Refusal        `json:"refused,omitempty"`
 }
 
-// Refusal says why a tool was not run. Its definition goes to the agent with it
-// and counts as seen from then on.
+// Refusal says why a tool was not run. Its definition goes to the agent with it,
+// and counts as seen when the session is told so (Saw).
 type Refusal struct {
 	Why      RefusalReason `json:"why"`
 	Problems []string      `json:"problems,omitempty"` // of the arguments

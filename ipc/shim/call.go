@@ -13,8 +13,8 @@ import (
 	"github.com/toolsd/toolsd/ipc"
 )
 
-// call answers tools/call.
-func (s *shim) call(ctx context.Context, m *message) (json.RawMessage, *rpcError) {
+// call answers tools/call. What it returns is sent if it is wanted.
+func (s *shim) call(ctx context.Context, m *message, wanted claim) (json.RawMessage, *rpcError) {
 	params, err := object(m.Params)
 	if err != nil {
 		return nil, &rpcError{Code: codeInvalidParams, Message: "the params of tools/call must be an object"}
@@ -32,13 +32,13 @@ func (s *shim) call(ctx context.Context, m *message) (json.RawMessage, *rpcError
 	c.Meta, c.Progress, over = s.progress(ctx, params["_meta"])
 	defer over()
 	if !isFixed(name) {
-		return s.run(ctx, c, nil)
+		return s.run(ctx, c, nil, wanted)
 	}
-	return s.callFixed(ctx, name, c, nil)
+	return s.callFixed(ctx, name, c, nil, wanted)
 }
 
 // callFixed runs a fixed tool. c holds what came with the call.
-func (s *shim) callFixed(ctx context.Context, name string, c ipc.SessionCall, understood []string) (json.RawMessage, *rpcError) {
+func (s *shim) callFixed(ctx context.Context, name string, c ipc.SessionCall, understood []string, wanted claim) (json.RawMessage, *rpcError) {
 	if name == toolCall {
 		target, problem := understand(c.Arguments)
 		if problem != "" {
@@ -48,14 +48,14 @@ func (s *shim) callFixed(ctx context.Context, name string, c ipc.SessionCall, un
 		c.Arguments = target.arguments
 		switch {
 		case target.tool == toolCall && len(understood) < maxNested:
-			return s.callFixed(ctx, toolCall, c, append(understood, "Read the tool_call inside of tool_call as one."))
+			return s.callFixed(ctx, toolCall, c, append(understood, "Read the tool_call inside of tool_call as one."), wanted)
 		case target.tool == toolCall:
 			return textResult("tool_call cannot call itself.", true), nil
 		case isFixed(target.tool):
-			return s.callFixed(ctx, target.tool, c, understood)
+			return s.callFixed(ctx, target.tool, c, understood, wanted)
 		}
 		c.Tool, c.ViaCall = target.tool, true
-		return s.run(ctx, c, understood)
+		return s.run(ctx, c, understood, wanted)
 	}
 	input, _, err := looseObject(c.Arguments)
 	if err != nil {
@@ -63,7 +63,7 @@ func (s *shim) callFixed(ctx context.Context, name string, c ipc.SessionCall, un
 	}
 	switch name {
 	case toolSearch:
-		return s.search(ctx, input), nil
+		return s.search(ctx, input, wanted), nil
 	case listCategories:
 		return s.categories(ctx), nil
 	default:
@@ -75,7 +75,7 @@ func (s *shim) callFixed(ctx context.Context, name string, c ipc.SessionCall, un
 const maxNested = 8
 
 // run calls a tool through the daemon. A call that was sent is never sent again.
-func (s *shim) run(ctx context.Context, c ipc.SessionCall, understood []string) (json.RawMessage, *rpcError) {
+func (s *shim) run(ctx context.Context, c ipc.SessionCall, understood []string, wanted claim) (json.RawMessage, *rpcError) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.upstream, cancel)()
@@ -93,7 +93,7 @@ func (s *shim) run(ctx context.Context, c ipc.SessionCall, understood []string) 
 	case err == nil && outcome.Refused != nil:
 		r := outcome.Refused
 		s.view.awaitRelist(ctx, start, []ipc.Listed{r.Tool}, s.ended)
-		if r.Why != ipc.CallByName {
+		if r.Why != ipc.CallByName && wanted() {
 			s.saw(ctx, map[tool.ID]tool.Hash{r.Tool.ID: r.Tool.Hash})
 		}
 		return refusal(r, s.view.facts(), c.ViaCall, understood), nil

@@ -44,7 +44,7 @@ type match struct {
 }
 
 // search answers tool_search: it finds, and the daemon activates.
-func (s *shim) search(ctx context.Context, input map[string]json.RawMessage) json.RawMessage {
+func (s *shim) search(ctx context.Context, input map[string]json.RawMessage, wanted claim) json.RawMessage {
 	request, problem := searchRequest(input)
 	if problem != "" {
 		return textResult(problem, true)
@@ -79,7 +79,9 @@ func (s *shim) search(ctx context.Context, input map[string]json.RawMessage) jso
 		out.Matches = append(out.Matches, one)
 	}
 	out.Note = searchNote(result, f)
-	s.saw(ctx, seen)
+	if wanted() {
+		s.saw(ctx, seen)
+	}
 	return textResult(string(encode(out)), false)
 }
 

@@ -278,7 +278,7 @@ func (s *shim) request(ctx context.Context, m *message, reply func([]byte)) job 
 		// The protocol forbids to cancel it, so it is not among the requests.
 		greeted := s.view.greet()
 		return func() {
-			s.handle(ctx, m, func(result json.RawMessage, err *rpcError) { reply(answer(m.ID, result, err)) })
+			s.handle(ctx, m, always, func(result json.RawMessage, err *rpcError) { reply(answer(m.ID, result, err)) })
 			greeted()
 		}
 	case "tools/list", "tools/call":
@@ -295,19 +295,34 @@ func (s *shim) request(ctx context.Context, m *message, reply func([]byte)) job 
 	}
 	return func() {
 		defer cancel()
+		taken := false
+		claim := func() bool {
+			if !taken {
+				_, taken = s.requests.take(id)
+			}
+			return taken
+		}
 		send := func(result json.RawMessage, err *rpcError) {
-			if _, wanted := s.requests.take(id); !wanted {
+			if !claim() {
 				reply(nil) // cancelled: the agent has forgotten it
 				return
 			}
 			reply(answer(m.ID, result, err))
 		}
-		s.handle(ctx, m, send)
+		s.handle(ctx, m, claim, send)
 	}
 }
 
+// claim reports whether the agent still waits for an answer. After that it gets
+// one: a cancellation comes too late. Whoever notes that an answer shows something
+// claims it first, for what was never sent was not shown.
+type claim func() bool
+
+// always is the claim of what cannot be cancelled.
+func always() bool { return true }
+
 // handle answers through send, exactly once.
-func (s *shim) handle(ctx context.Context, m *message, send func(json.RawMessage, *rpcError)) {
+func (s *shim) handle(ctx context.Context, m *message, wanted claim, send func(json.RawMessage, *rpcError)) {
 	switch m.Method {
 	case "initialize":
 		<-s.decided
@@ -315,11 +330,15 @@ func (s *shim) handle(ctx context.Context, m *message, send func(json.RawMessage
 	case "tools/list":
 		<-s.decided
 		s.view.awaitGreeting()
+		if !wanted() {
+			send(nil, nil)
+			return
+		}
 		s.list(ctx, send)
 	case "tools/call":
 		<-s.decided
 		s.view.awaitGreeting()
-		send(s.call(ctx, m))
+		send(s.call(ctx, m, wanted))
 	case "server/discover":
 		// The stateless protocol forbids a list of tools that varies by session,
 		// which is what this server is for. Clients fall back to initialize.

@@ -122,6 +122,24 @@ func rule01(t *testing.T, newWorld func(*testing.T) world) {
 			t.Errorf("a tool whose schema was in an answer: %s", r.text())
 		}
 	})
+	in(t, "what was cancelled was not shown", newWorld, func(t *testing.T, w world) {
+		w.Set("kicad", gerber, drill)
+		a := attach(t, w, bareClient)
+		// Both wait for a list that does not come, and would then hold the schema.
+		for i, request := range []string{`{"name":"tool_search","arguments":{"query":"gerber"}}`, `{"name":"kicad_export_drill","arguments":{}}`} {
+			id, _ := a.begin("tools/call", request)
+			eventually(t, w, "the notification", func() bool { return a.notifications() == i+1 })
+			a.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `}}`)
+		}
+		for _, c := range []string{`{"tool_id":"kicad::export_gerber","arguments":{"dir":"o"}}`, `{"tool_id":"kicad::export_drill","arguments":{}}`} {
+			if r := a.call("tool_call", c); !r.IsError || !strings.Contains(r.text(), `"inputSchema":`) {
+				t.Errorf("it ran unseen: %s", r.text())
+			}
+			if r := a.call("tool_call", c); r.IsError {
+				t.Errorf("it was shown now: %s", r.text())
+			}
+		}
+	})
 	in(t, "unknown tools", newWorld, func(t *testing.T, w world) {
 		w.Set("kicad", gerber)
 		a := attach(t, w, bareClient)

@@ -463,7 +463,6 @@ func (s *memorySession) gate(c ipc.SessionCall) (*tool.Tool, *ipc.Refusal, error
 		return nil, &ipc.Refusal{Why: ipc.CallByName, Tool: listed(t)}, nil
 	}
 	refuse := func(why ipc.RefusalReason, problems ...string) (*tool.Tool, *ipc.Refusal, error) {
-		s.seen[t.ID] = t.Hash
 		s.activate(t.ID)
 		s.push()
 		return nil, &ipc.Refusal{Why: why, Problems: problems, Tool: listed(t)}, nil
