@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sort"
 	"strings"
+	"unicode/utf8"
 )
 
 // How exactly a text names a tool; more is better.
@@ -191,13 +192,22 @@ func (c *corpus) exactly(text string, keep func(uint32) bool) (docs []uint32, is
 
 // Find resolves an id, server.tool, server/tool, an exposed name or a bare tool
 // name: none, one, or the candidates. Case is ignored, but a tool of the same
-// bytes wins over others. It looks at no other tool, so that a call costs the same
-// whatever the number of tools is; Categorized adds the categories.
+// bytes wins over others. White space around ref counts only if a tool is named
+// so. It looks at no other tool, so that a call costs the same whatever the number
+// of tools is; Categorized adds the categories.
 func (s *Snapshot) Find(ref string, view View) []Entry {
+	found := s.find(ref, view)
+	if trimmed := strings.TrimSpace(ref); len(found) == 0 && trimmed != ref {
+		found = s.find(trimmed, view)
+	}
+	return found
+}
+
+func (s *Snapshot) find(ref string, view View) []Entry {
 	c := s.all
 	var docs []uint32
 	best := uint8(sameFolded)
-	c.byReference(strings.TrimSpace(ref), func(doc uint32, how uint8) {
+	c.byReference(ref, func(doc uint32, how uint8) {
 		if d := c.docs[doc]; view != nil && !view(d.key, d.tool) {
 			return
 		}
@@ -287,7 +297,7 @@ func likeness(want string, forms ...string) float64 {
 		if len(f) == 0 || len(f) > maxWord || len(want) > maxWord {
 			continue
 		}
-		n := max(len(want), len(f))
+		n := max(utf8.RuneCountInString(want), utf8.RuneCountInString(f))
 		limit := n / 3
 		if d := distance(want, f, limit); d <= limit {
 			best = min(best, float64(d)/float64(n))

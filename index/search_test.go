@@ -345,6 +345,19 @@ func TestView(t *testing.T) {
 	}
 }
 
+// TestFindSpaces: white space around a reference counts where a tool is named so.
+func TestFindSpaces(t *testing.T) {
+	s := indexOf(t, Config{}, described(t, "disk", map[string]string{"trim": "one", "trim ": "another"}))
+	for ref, want := range map[string]string{"disk::trim": "trim", "disk::trim ": "trim ", " disk::trim": "trim", "\tdisk::trim \n": "trim", "trim ": "trim "} {
+		if got := s.Find(ref, nil); len(got) != 1 || got[0].Tool.Name != want {
+			t.Errorf("Find(%q): %+v, want %q", ref, got, want)
+		}
+	}
+	if got := indexOf(t, Config{}, described(t, "disk", map[string]string{"日本語": "one"})).Suggest("dq", 3, nil); len(got) != 0 {
+		t.Errorf("nothing is alike, but %q", got)
+	}
+}
+
 // TestCategoryFollows shows a whole category after the direct hits.
 func TestCategoryFollows(t *testing.T) {
 	conf := Config{Categories: []CategoryConfig{{Name: "output", Description: "Gerber, PDF, BOM, 3D models", Tools: []string{"board::export_*"}}}}

@@ -81,6 +81,12 @@ func (s *shim) run(ctx context.Context, c ipc.SessionCall, understood []string, 
 	defer context.AfterFunc(s.upstream, cancel)()
 	start := time.Now()
 	outcome, err := s.send(ctx, c)
+	// What is taken off a name may belong to it, so it is taken off second.
+	if plain := plainName(c.Tool); notFound(err) && c.ViaCall && plain != c.Tool {
+		understood = append(understood, fmt.Sprintf("Read %q as %s.", cut(c.Tool, 100), plain))
+		c.Tool = plain
+		outcome, err = s.send(ctx, c)
+	}
 	if notFound(err) && c.ViaCall {
 		// Another spelling: server.tool, or a name that only a search knows.
 		if id := s.resolve(ctx, c.Tool); id != "" && id != c.Tool {
@@ -152,7 +158,7 @@ func (s *shim) resolve(ctx context.Context, name string) string {
 func (s *shim) progress(ctx context.Context, meta json.RawMessage) (rest json.RawMessage, pass func(json.RawMessage), over func()) {
 	members, err := object(meta)
 	token := members["progressToken"]
-	if err != nil || empty(token) {
+	if err != nil || len(token) == 0 || string(token) == "null" {
 		return meta, nil, func() {}
 	}
 	if delete(members, "progressToken"); len(members) > 0 {
@@ -234,7 +240,7 @@ func understand(raw json.RawMessage) (t target, problem string) {
 	if json.Unmarshal(id, &t.tool) != nil {
 		return t, fmt.Sprintf("tool_call takes the tool as a string, not %s.", cut(string(id), 100)) + callExample
 	}
-	if plain := plainName(t.tool); plain != t.tool {
+	if plain := plainName(t.tool); plain != t.tool && isFixed(plain) {
 		say("Read %q as %s.", cut(t.tool, 100), plain)
 		t.tool = plain
 	}

@@ -30,8 +30,8 @@ func TestUnderstandToolCall(t *testing.T) {
 		{"other words", `{"tool":"lab::echo","params":{"text":"hi"}}`, "lab::echo", `{"text":"hi"}`, "Read tool as tool_id", ""},
 		{"other words still", `{"toolName":"lab::echo","input":{"text":"hi"}}`, "lab::echo", `{"text":"hi"}`, "input", ""},
 		{"arguments beside", `{"tool_id":"lab::echo","text":"hi","n":1}`, "lab::echo", `{"n":1,"text":"hi"}`, "n, text", ""},
-		{"the client's own name", `{"tool_id":"mcp__toolsd__lab_echo"}`, "lab_echo", `{}`, "mcp__toolsd__", ""},
-		{"quoted", "{\"tool_id\":\" `lab::echo` \"}", "lab::echo", `{}`, "Read", ""},
+		{"the client's own name of a fixed tool", `{"tool_id":"mcp__toolsd__tool_search"}`, "tool_search", `{}`, "mcp__toolsd__", ""},
+		{"what may be taken off, or belong to it", `{"tool_id":"mcp__a__b::c "}`, "mcp__a__b::c ", `{}`, "", ""},
 		{"a tool's own name argument", `{"tool_id":"lab::echo","arguments":{"name":"x","tool_id":"y"}}`, "lab::echo", `{"name":"x","tool_id":"y"}`, "", ""},
 
 		{"neither", `{"arguments":{"text":"hi"}}`, "", "", "", "tool_id"},

@@ -95,7 +95,10 @@ func searchRequest(input map[string]json.RawMessage) (r ipc.SearchRequest, probl
 			return r, fmt.Sprintf("tool_search takes %s as a string, not %s. Example: {\"query\":\"export gerber files\"}", name, cut(string(raw), 100))
 		}
 	}
-	r.Query, r.ToolID = strings.TrimSpace(r.Query), strings.TrimSpace(r.ToolID)
+	r.Query = strings.TrimSpace(r.Query)
+	if strings.TrimSpace(r.ToolID) == "" {
+		r.ToolID = "" // else kept: a name may end with a space
+	}
 	switch {
 	case r.Query != "" && r.ToolID != "":
 		return r, "tool_search takes either query or tool_id, not both: query finds tools by what they do, tool_id loads one known tool."

@@ -211,6 +211,23 @@ func TestOtherSpellings(t *testing.T) {
 	})
 }
 
+// What models and clients put around a name is taken off, but not from a name that
+// has it: no other tool may run in its place.
+func TestNamesThatLookDressed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newMemoryWorld(t)
+		w.Set("mcp__a__b", `{"name":"echo_args"}`)
+		w.Set("b", `{"name":"echo_args"}`)
+		a := attach(t, w, "codex")
+		for _, id := range []string{"mcp__a__b::echo_args", " `b::echo_args` ", "mcp__toolsd__b_echo_args"} {
+			for range 2 { // the first time it is shown
+				a.call("tool_call", fmt.Sprintf(`{"tool_id":%q,"arguments":{}}`, id))
+			}
+		}
+		want(t, w.Calls(), "mcp__a__b::echo_args {}", "b::echo_args {}", "b::echo_args {}", "b::echo_args {}")
+	})
+}
+
 // A model that calls the fixed tools through tool_call means them.
 func TestFixedThroughToolCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
