@@ -605,7 +605,7 @@ func rule10(t *testing.T, newWorld func(*testing.T) world) {
 	in(t, "progress", newWorld, func(t *testing.T, w world) {
 		w.Set("kicad", steps)
 		a := attach(t, w, bareClient, mode(ipc.Direct))
-		for _, token := range []string{`"a token"`, `9007199254740993`} {
+		for _, token := range []string{`"a token"`, `9007199254740993`, `""`, `0`} {
 			a.request("tools/call", `{"name":"kicad_steps_two","arguments":{},"_meta":{"progressToken":`+token+`,"k":1}}`)
 			n := 0
 			for _, line := range a.transcript() {

@@ -85,8 +85,10 @@ func refusal(r *ipc.Refusal, f facts, viaCall bool, understood []string) json.Ra
 		fmt.Fprintf(&b, "%s was not run (%s).", name, r.Why)
 	}
 	switch {
-	case !viaCall:
+	case !viaCall && f.lists(r.Tool):
 		b.WriteString(" Call it again with arguments that fit this definition:")
+	case !viaCall:
+		fmt.Fprintf(&b, " Call it again, or tool_call with tool_id %s, with arguments that fit this definition:", r.Tool.ID)
 	case !byID:
 		fmt.Fprintf(&b, " It is in your tool list now: call it by that name.%s Its definition:", deferred(f, name))
 	default:
