@@ -81,10 +81,13 @@ func (d *Daemon) call(ctx context.Context, s *attached, v view, c ipc.SessionCal
 func (d *Daemon) gatedCall(ctx context.Context, s *attached, v view, c ipc.SessionCall, timeout time.Duration, entry *calllog.Entry) (*ipc.CallOutcome, error) {
 	e, err := d.resolve(v, c.Tool)
 	if err != nil {
+		if s, name := v.serverOf(c.Tool); s != nil {
+			entry.Server, entry.Tool, entry.Project = s.Name, name, s.Source.Root
+		}
 		return nil, err
 	}
 	t := e.Tool
-	entry.Server, entry.Tool = t.Server, t.Name
+	entry.Server, entry.Tool, entry.Project = t.Server, t.Name, v.mine[e.Key].Source.Root
 	if s != nil {
 		if refusal := s.refuse(t, c.ViaCall); refusal != nil {
 			return &ipc.CallOutcome{Refused: refusal}, nil

@@ -111,9 +111,9 @@ func TestHiddenCharactersOnATerminal(t *testing.T) {
 	}
 }
 
-// TestCompletionOffersNothingOfHiddenServers completes while a project's server
+// TestNothingOfHiddenServers completes and lists calls while a project's server
 // waits, and after the approval of one that was used was taken back.
-func TestCompletionOffersNothingOfHiddenServers(t *testing.T) {
+func TestNothingOfHiddenServers(t *testing.T) {
 	w := testWorld(t)
 	w.config(t, boardConfig)
 	words := filepath.Join(w.dir, "words.json")
@@ -132,6 +132,7 @@ func TestCompletionOffersNothingOfHiddenServers(t *testing.T) {
 		} {
 			b.WriteString(w.run(t, append([]string{"__complete"}, args...)...))
 		}
+		b.WriteString(w.run(t, "calls", "--json") + w.run(t, "calls"))
 		return b.String()
 	}
 	if out := all(); strings.Contains(out, "quillfeather") {
@@ -143,6 +144,13 @@ func TestCompletionOffersNothingOfHiddenServers(t *testing.T) {
 	w.ready(t)
 	if out := all(); !strings.Contains(out, "theirs::quillfeather_one") {
 		t.Errorf("approved, it is not offered: %s", out)
+	}
+	w.run(t, "call", "theirs::quillfeather_two")
+	if out := w.run(t, "calls"); !strings.Contains(out, "theirs::quillfeather_two") {
+		t.Errorf("the call is not in the log: %s", out)
+	}
+	if out := w.run(t, "calls", "--cwd", t.TempDir(), "--json"); strings.Contains(out, "theirs") {
+		t.Errorf("elsewhere the log tells of the project's server: %s", out)
 	}
 	w.run(t, "distrust", "theirs")
 	if out := all(); strings.Contains(out, "quillfeather") {
