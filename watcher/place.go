@@ -38,16 +38,25 @@ func below(cwd, root, home string) bool {
 	return !(within(home, root) && within(cwd, home))
 }
 
+const (
+	// maxPath is the longest path that Linux opens; other systems take less. A
+	// longer one is no directory, whatever a caller says.
+	maxPath = 4096
+	// maxParents is deeper than people's trees are. Each directory costs some 30
+	// places to look at, in each poll, whether it exists or not.
+	maxParents = 64
+)
+
 // projectsOf returns the directories whose project files a caller in cwd sees, the
 // outermost first: cwd and its parents, up to but without home and the root of
-// the file system.
+// the file system, and not more than maxParents.
 func projectsOf(cwd, home string) []string {
-	if cwd == "" || !filepath.IsAbs(cwd) {
+	if cwd == "" || !filepath.IsAbs(cwd) || len(cwd) > maxPath {
 		return nil
 	}
 	home = fold(resolve(home))
 	var roots []string
-	for dir := resolve(cwd); fold(dir) != home && filepath.Dir(dir) != dir; dir = filepath.Dir(dir) {
+	for dir := resolve(cwd); fold(dir) != home && filepath.Dir(dir) != dir && len(roots) < maxParents; dir = filepath.Dir(dir) {
 		roots = append(roots, dir)
 	}
 	slices.Reverse(roots)

@@ -94,6 +94,29 @@ func TestManyProjects(t *testing.T) {
 	w.see("p00")
 }
 
+// TestAbsurdDirectories: what no system can open, or nests deeper than anything,
+// is a caller's word and must not occupy the watcher.
+func TestAbsurdDirectories(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.write("p/.mcp.json", mcp("p"))
+	w.start()
+	for _, cwd := range []string{"/" + strings.Repeat("a/", 100_000), "/" + strings.Repeat("a/", maxPath/2-1), "/a\x00b", "/" + strings.Repeat("a", 5000)} {
+		if n := len(projectsOf(cwd, w.home)); n > maxParents {
+			t.Errorf("a path of %d bytes gives %d projects", len(cwd), n)
+		}
+		w.See(cwd)
+	}
+	w.see("p")
+	if n := len(w.Latest().Projects); n > 2*maxParents {
+		t.Errorf("%d projects are read", n)
+	}
+	deep := w.home + "/p" + strings.Repeat("/d", maxParents-1)
+	if roots := projectsOf(deep, w.home); len(roots) != maxParents || roots[0] != w.path("p") || roots[maxParents-1] != deep {
+		t.Errorf("%d projects, from %s", len(roots), roots[0])
+	}
+}
+
 func TestVisible(t *testing.T) {
 	w := newWorld(t)
 	w.mkdir("p/q/r")
