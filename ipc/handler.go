@@ -43,7 +43,7 @@ func NewHandler(b Backend, metrics func(io.Writer)) http.Handler {
 	get(mux, "/v1/status", b.Status, func(q *query) StatusRequest { return StatusRequest{CWD: q.text("cwd")} })
 	get(mux, "/v1/servers", servers(b), func(q *query) StatusRequest { return StatusRequest{CWD: q.text("cwd")} })
 	mux.HandleFunc("GET /v1/search", func(w http.ResponseWriter, r *http.Request) {
-		q := &query{values: r.URL.Query()}
+		q := newQuery(r.URL.RawQuery)
 		request := SearchRequest{
 			Query: q.text("q"), Max: q.number("n"), Server: q.text("server"), Category: q.text("category"),
 			CWD: q.text("cwd"), Explain: q.flag("explain"),
@@ -140,7 +140,7 @@ func sessions(b Backend) func(context.Context, StatusRequest) (*SessionList, err
 
 func get[Q, A any](mux *http.ServeMux, path string, do func(context.Context, Q) (*A, error), parse func(*query) Q) {
 	mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
-		q := &query{values: r.URL.Query()}
+		q := newQuery(r.URL.RawQuery)
 		request := parse(q)
 		if err := q.done(); err != nil {
 			refuse(w, err)
@@ -240,7 +240,13 @@ func DecodeStrict(data []byte, into any) error {
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return fmt.Errorf("not valid JSON at %s: %v", Place(data, syntax.Offset), err)
 	}
+	if err == io.EOF {
+		return errors.New("there is none")
+	}
 	if kind, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		if kind.Field == "" {
+			return fmt.Errorf("a JSON %s does not fit there", kind.Value)
+		}
 		return fmt.Errorf("%s at %s: a JSON %s does not fit there", strconv.Quote(kind.Field), Place(data, kind.Offset), kind.Value)
 	}
 	if errors.Is(err, io.ErrUnexpectedEOF) {
@@ -310,6 +316,17 @@ type query struct {
 	values url.Values
 	known  []string
 	err    *Error
+}
+
+// newQuery reads what stands behind the question mark. What cannot be read must
+// not pass for a parameter that was left out.
+func newQuery(raw string) *query {
+	v, err := url.ParseQuery(raw)
+	q := &query{values: v}
+	if err != nil {
+		q.err = Errorf(CodeUsage, "the parameters of the URL: %v", err).WithHint("write %%, ; and & of a value as %%25, %%3B and %%26")
+	}
+	return q
 }
 
 func (q *query) text(name string) string {

@@ -21,7 +21,8 @@ func TestDecodeStrictSaysWhere(t *testing.T) {
 		{"wrong kind", `{"tool_id":7}`, `"tool_id"`},
 		{"cut off", `{"tool_id":"a`, "ends too early"},
 		{"two documents", `{} {}`, "more after"},
-		{"not an object", `[]`, "array"},
+		{"not an object", `[]`, "a JSON array does not fit there"},
+		{"nothing", " ", "there is none"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			err := DecodeStrict([]byte(test.in), &CallRequest{})

@@ -205,11 +205,14 @@ func serveFrames(ctx context.Context, s Session, r *bufio.Reader, out *framer) {
 		switch f.Method {
 		case "seen":
 			var p seenParams
-			if json.Unmarshal(f.Params, &p) == nil {
+			reply := outFrame{ID: f.ID, Result: json.RawMessage("{}")}
+			if err := DecodeStrict(f.Params, &p); err != nil {
+				reply.Result, reply.Error = nil, Errorf(CodeUsage, "the params of seen: %v", err)
+			} else {
 				_ = s.Saw(ctx, p.Tools, p.Listed)
 			}
 			if f.ID != 0 {
-				_ = out.write(outFrame{ID: f.ID, Result: json.RawMessage("{}")})
+				_ = out.write(reply)
 			}
 		case "cancel":
 			var p cancelParams
@@ -223,8 +226,16 @@ func serveFrames(ctx context.Context, s Session, r *bufio.Reader, out *framer) {
 		default:
 			callCtx, cancel := context.WithCancel(ctx)
 			mu.Lock()
-			cancels[f.ID] = cancel
+			taken := cancels[f.ID] != nil
+			if !taken {
+				cancels[f.ID] = cancel
+			}
 			mu.Unlock()
+			if taken { // their answers could not be told apart, nor which one a cancel means
+				cancel()
+				_ = out.write(outFrame{ID: f.ID, Error: Errorf(CodeUsage, "a request with the id %d is running", f.ID).WithHint("number the requests of a session")})
+				continue
+			}
 			running.Go(func() {
 				result, err := answerFrame(callCtx, s, f, out)
 				mu.Lock()
