@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"context"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/toolsd/toolsd/daemon/upstream"
@@ -85,9 +83,7 @@ func (d *Daemon) problems(v view) []ipc.Problem {
 			continue
 		}
 		if s := v.server(p.Server); p.Root != "" && (s == nil || s.gate == pending) {
-			// What a repository's file says reaches nobody before it was approved; the
-			// line and column still say where to look.
-			p.Message, p.Hint = quotation().ReplaceAllString(p.Message, `"…"`), quotation().ReplaceAllString(p.Hint, `"…"`)
+			p = p.Withheld()
 		}
 		out = append(out, p)
 	}
@@ -103,9 +99,6 @@ func (d *Daemon) problems(v view) []ipc.Problem {
 	}
 	return out
 }
-
-// quotation is a text that a message took from a config file.
-var quotation = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`"(?:[^"\\]|\\.)*"`) })
 
 // weight is what the tools of one server come to.
 type weight struct{ tools, tokens int }

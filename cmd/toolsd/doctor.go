@@ -229,10 +229,16 @@ func (p *patient) visible() []watcher.Server {
 }
 
 // mine are those of them whose definition may be shown and that would run: of the
-// user's own files, and not switched off.
+// user's own files, not switched off, and not waiting for approval.
 func (p *patient) mine() []watcher.Server {
+	waits := map[string]bool{}
+	if p.status != nil {
+		for _, s := range p.status.Servers {
+			waits[s.Name] = s.State == ipc.StatePending
+		}
+	}
 	return slices.DeleteFunc(p.visible(), func(s watcher.Server) bool {
-		return s.Source.Scope != clientconfig.User || s.Disabled || s.Rejected
+		return s.Source.Scope != clientconfig.User || s.Disabled || s.Rejected || waits[s.Name]
 	})
 }
 

@@ -93,6 +93,9 @@ func checkConfigFiles(p *patient) []finding {
 		if problem.File == "" || problem.Root != "" && !watcher.Visible(p.cwd, problem.Root) {
 			continue
 		}
+		if problem.Root != "" && p.status == nil {
+			problem = problem.Withheld() // only the daemon knows what was approved
+		}
 		subject := problem.File
 		if problem.Line > 0 {
 			subject += fmt.Sprintf(":%d:%d", problem.Line, max(1, problem.Col))

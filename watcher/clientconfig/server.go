@@ -1,6 +1,10 @@
 package clientconfig
 
-import "time"
+import (
+	"regexp"
+	"sync"
+	"time"
+)
 
 // Scope says whose file defines a server, which decides about trust.
 type Scope string
@@ -89,4 +93,15 @@ type Problem struct {
 	Root    string `json:"-"` // the project whose file it is; empty: every caller may see it
 	Message string `json:"message"`
 	Hint    string `json:"hint,omitempty"`
+}
+
+// quotation is a text that a message took from a config file.
+var quotation = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`"(?:[^"\\]|\\.)*"`) })
+
+// Withheld is the problem without the words of its file. What a repository's file
+// says reaches nobody before it was approved; line and column still say where to
+// look.
+func (p Problem) Withheld() Problem {
+	p.Message, p.Hint = quotation().ReplaceAllString(p.Message, `"…"`), quotation().ReplaceAllString(p.Hint, `"…"`)
+	return p
 }
