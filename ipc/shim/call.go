@@ -143,9 +143,7 @@ func notFound(err error) bool {
 
 // resolve asks for a tool by any of its names.
 func (s *shim) resolve(ctx context.Context, name string) string {
-	r, err := question(ctx, s, func(ctx context.Context, _ ipc.Backend, session ipc.Session) (*ipc.SearchResult, error) {
-		return session.Search(ctx, ipc.SearchRequest{ToolID: name})
-	})
+	r, err := s.find(ctx, ipc.SearchRequest{ToolID: name})
 	if err != nil || len(r.Matches) != 1 {
 		return ""
 	}

@@ -50,9 +50,11 @@ func (s *shim) search(ctx context.Context, input map[string]json.RawMessage, wan
 		return textResult(problem, true)
 	}
 	start := time.Now()
-	result, err := question(ctx, s, func(ctx context.Context, _ ipc.Backend, session ipc.Session) (*ipc.SearchResult, error) {
-		return session.Search(ctx, request)
-	})
+	result, err := s.find(ctx, request)
+	if plain := plainName(request.ToolID); notFound(err) && plain != request.ToolID {
+		request.ToolID = plain
+		result, err = s.find(ctx, request)
+	}
 	if err != nil {
 		return failure(err)
 	}
@@ -83,6 +85,12 @@ func (s *shim) search(ctx context.Context, input map[string]json.RawMessage, wan
 		s.saw(ctx, seen)
 	}
 	return textResult(string(encode(out)), false)
+}
+
+func (s *shim) find(ctx context.Context, r ipc.SearchRequest) (*ipc.SearchResult, error) {
+	return question(ctx, s, func(ctx context.Context, _ ipc.Backend, session ipc.Session) (*ipc.SearchResult, error) {
+		return session.Search(ctx, r)
+	})
 }
 
 // searchRequest reads the input of tool_search. What models call by another

@@ -225,6 +225,9 @@ func TestNamesThatLookDressed(t *testing.T) {
 			}
 		}
 		want(t, w.Calls(), "mcp__a__b::echo_args {}", "b::echo_args {}", "b::echo_args {}", "b::echo_args {}")
+		if r := a.call("tool_search", `{"tool_id":"mcp__toolsd__b_echo_args"}`); r.IsError || !strings.Contains(r.text(), `"tool_id":"b::echo_args"`) {
+			t.Errorf("the name that its client shows is unknown: %s", r.text())
+		}
 	})
 }
 

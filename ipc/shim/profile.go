@@ -25,6 +25,9 @@ type profile struct {
 	// settle is how long after its re-list an answer waits, until the client's
 	// next request to its model can hold the new tools.
 	settle time.Duration
+	// strict says that one definition that is not as the protocol has it costs this
+	// client the whole list: see listable.
+	strict bool
 }
 
 // settle is what Gemini CLI needs, the slowest of those measured.
@@ -34,9 +37,9 @@ const settle = 100 * time.Millisecond
 // its issues. A wrong row costs one second or some tokens once.
 var profiles = []profile{
 	{prefix: "", habit: unknown, settle: settle},
-	{prefix: "claude-code", habit: relists, settle: settle, toolPrefix: "mcp__toolsd__"}, // measured
-	{prefix: "gemini-cli-mcp-client", habit: relists, settle: settle},                    // measured
-	{prefix: "codex-mcp-client", habit: ignores, settle: settle},                         // measured
+	{prefix: "claude-code", habit: relists, settle: settle, toolPrefix: "mcp__toolsd__", strict: true}, // measured
+	{prefix: "gemini-cli-mcp-client", habit: relists, settle: settle},                                  // measured
+	{prefix: "codex-mcp-client", habit: ignores, settle: settle},                                       // measured
 	{prefix: "visual studio code", habit: relists, settle: settle},
 	{prefix: "cline", habit: relists, settle: settle},
 	{prefix: "crush", habit: relists, settle: settle},

@@ -221,6 +221,34 @@ func rule02(t *testing.T, newWorld func(*testing.T) world) {
 			t.Errorf("a client that has begun to re-list counts as one: %+v", f)
 		}
 	})
+	in(t, "a definition for which a strict client drops its list", newWorld, func(t *testing.T, w world) {
+		const odd = `{"name":"export_odd","description":"Export gerber oddly","inputSchema":{"anyOf":[{"required":["x-odd"]}]}}`
+		w.Set("kicad", gerber, odd)
+		for _, m := range []ipc.Mode{ipc.Search, ipc.Direct} {
+			a := attach(t, w, "claude-code", relisting, mode(m))
+			f := a.search("gerber")
+			if a.definition("kicad_export_gerber") == nil || a.definition("kicad_export_odd") != nil {
+				t.Errorf("%s: the list is %v", m, a.names())
+			}
+			for _, match := range f.Matches {
+				if (match.InputSchema != nil) != (match.Name == "kicad_export_odd") {
+					t.Errorf("%s: %s comes with the schema %s", m, match.Name, match.InputSchema)
+				}
+			}
+			if f.Count != 2 || !strings.Contains(f.Note, "kicad::export_odd") || !strings.Contains(f.Note, "tool_call") {
+				t.Errorf("%s: it is not said how it is reached: %+v", m, f)
+			}
+			if r := a.call("tool_call", `{"tool_id":"kicad::export_odd","arguments":{"x-odd":1}}`); r.IsError {
+				t.Errorf("%s: it does not run: %s", m, r.text())
+			}
+			if m == ipc.Direct && a.notifications() != 0 {
+				t.Errorf("%d notifications without a change", a.notifications())
+			}
+		}
+		if a := attach(t, w, bareClient, mode(ipc.Direct)); a.definition("kicad_export_odd") == nil {
+			t.Error("other clients do not get it")
+		}
+	})
 	in(t, "a slow re-list", newWorld, func(t *testing.T, w world) {
 		if !w.Virtual() {
 			t.Skip("needs virtual time")

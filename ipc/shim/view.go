@@ -32,7 +32,7 @@ type view struct {
 	mode    ipc.Mode // decided once
 	servers []ipc.ServerBrief
 
-	list     []ipc.Listed          // complete, the fixed tools excepted
+	list     []ipc.Listed          // all that the client is given, the fixed tools excepted
 	hashes   map[tool.ID]tool.Hash // of list; replaced with it, never changed
 	rendered []byte                // the result of tools/list, likewise
 	told     []byte                // what the client last listed or was told of; the same bytes need no notification
@@ -136,8 +136,15 @@ func (v *view) attached(h ipc.Hello) bool {
 	return true
 }
 
-// set takes over the daemon's list and tells the client if a byte of it changed.
+// set takes over the daemon's list, as far as the client can, and tells the client
+// if a byte of it changed.
 func (v *view) set(list []ipc.Listed) {
+	v.mu.Lock()
+	strict := v.profile.strict
+	v.mu.Unlock()
+	if strict {
+		list = slices.DeleteFunc(slices.Clone(list), func(l ipc.Listed) bool { return !listable(l.Definition) })
+	}
 	rendered := render(list)
 	hashes := make(map[tool.ID]tool.Hash, len(list))
 	for _, l := range list {
