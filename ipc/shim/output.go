@@ -25,7 +25,7 @@ type output struct {
 
 // maxUnread is how many messages may wait for an agent that does not read before
 // progress is dropped. Answers never are: the agent asked for each of them.
-const maxUnread = 1024
+const maxUnread = 4096
 
 func newOutput(w io.Writer) *output {
 	return &output{w: w, wake: make(chan struct{}, 1), over: make(chan struct{})}

@@ -39,7 +39,7 @@ var profiles = []profile{
 	{prefix: "", habit: unknown, settle: settle},
 	{prefix: "claude-code", habit: relists, settle: settle, toolPrefix: "mcp__toolsd__", strict: true}, // measured
 	{prefix: "gemini-cli-mcp-client", habit: relists, settle: settle},                                  // measured
-	{prefix: "codex-mcp-client", habit: ignores, settle: settle},                                       // measured
+	{prefix: "codex-mcp-client", habit: ignores, settle: settle, strict: true},                         // measured
 	{prefix: "visual studio code", habit: relists, settle: settle},
 	{prefix: "cline", habit: relists, settle: settle},
 	{prefix: "crush", habit: relists, settle: settle},

@@ -9,7 +9,7 @@ import (
 // checks every definition against the protocol and drops the whole list, the fixed
 // tools too, for one that does not fit. What is not listed to it is still found,
 // shown by the answers, and reached through tool_call. The checks are those that
-// Claude Code was seen to make.
+// Claude Code was seen to make; Codex makes most of them.
 func listable(definition json.RawMessage) bool {
 	d, err := object(definition)
 	if err != nil || !isSchema(d["inputSchema"]) {
