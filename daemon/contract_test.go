@@ -286,6 +286,18 @@ func testSession(t *testing.T, m *machine, b ipc.Backend) {
 	runs(ipc.SessionCall{Tool: "lab_large", Arguments: json.RawMessage(`{"bytes":1}`)})
 	runs(ipc.SessionCall{Tool: "lab::echo", ViaCall: true})
 
+	// A server is asked for progress that somebody wants, and told nothing else than
+	// the caller said.
+	if o, err := s.Call(ctx, ipc.SessionCall{Tool: "lab_echo", Meta: json.RawMessage(`{"k":1}`)}); err != nil || !strings.Contains(string(o.Result), `k\":1`) || strings.Contains(string(o.Result), "progressToken") {
+		t.Errorf("%s %v", ipc.Encode(o), err)
+	}
+	refused(ipc.SessionCall{Tool: "lab::progress", ViaCall: true}, ipc.NotSeen)
+	var steps []string
+	runs(ipc.SessionCall{Tool: "lab::progress", ViaCall: true, Arguments: json.RawMessage(`{"steps":2}`), Progress: func(p json.RawMessage) { steps = append(steps, string(p)) }})
+	if len(steps) != 2 || !strings.Contains(steps[1], `"progress":2,"x":9007199254740993`) {
+		t.Errorf("progress %q", steps)
+	}
+
 	if _, err := s.Call(ctx, ipc.SessionCall{Tool: "lab_fail"}); codeOf(err) != ipc.CodeToolError {
 		t.Errorf("an error of the server came back as %v", err)
 	}

@@ -458,6 +458,9 @@ func (s *remoteSession) Search(ctx context.Context, r SearchRequest) (*SearchRes
 }
 
 func (s *remoteSession) Call(ctx context.Context, c SessionCall) (*CallOutcome, error) {
+	if c.Progress != nil {
+		c.Meta = askProgress(c.Meta)
+	}
 	outcome, err := ask[CallOutcome](ctx, s, "call", c, c.Progress)
 	if errors.Is(err, errSessionLost) {
 		err = sent(err)

@@ -2,6 +2,7 @@ package ipc
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,6 +20,7 @@ import (
 //
 //	agent  → daemon  {"id":1,"method":"search","params":{"q":"gerber"}}
 //	                 {"id":2,"method":"call","params":{"tool":"kicad::export_gerber","arguments":{}}}
+//	                   (with progress when its "meta" has a progressToken, whatever that is)
 //	                 {"method":"seen","params":{"tools":{"kicad::export_gerber":"<hash>"},"listed":false}}
 //	                 {"method":"cancel","params":{"id":2}}
 //	daemon → agent   {"method":"hello","params":{…}}            first, once
@@ -267,10 +269,37 @@ func answerFrame(ctx context.Context, s Session, f frame, out *framer) (any, err
 		if err := DecodeStrict(f.Params, &p); err != nil {
 			return nil, Errorf(CodeUsage, "the params of call: %v", err)
 		}
-		p.Progress = func(params json.RawMessage) {
-			_ = out.write(outFrame{Method: "progress", Params: progressParams{f.ID, params}})
+		wanted := false
+		if p.Meta, wanted = takeProgress(p.Meta); wanted {
+			p.Progress = func(params json.RawMessage) {
+				_ = out.write(outFrame{Method: "progress", Params: progressParams{f.ID, params}})
+			}
 		}
 		return s.Call(ctx, p)
 	}
 	return nil, Errorf(CodeUsage, "there is no method %q", f.Method).WithHint("the methods are search, call, seen and cancel")
+}
+
+// askProgress puts the mark into the _meta of a call that its progress is wanted. A
+// server is asked for none that nobody wants.
+func askProgress(meta json.RawMessage) json.RawMessage {
+	members := map[string]json.RawMessage{}
+	_ = json.Unmarshal(meta, &members) // an object, or nothing
+	members["progressToken"] = json.RawMessage("0")
+	return bytes.TrimSuffix(Encode(members), []byte("\n"))
+}
+
+// takeProgress takes the mark out again, and reports whether it was there.
+func takeProgress(meta json.RawMessage) (rest json.RawMessage, wanted bool) {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(meta, &members) != nil {
+		return meta, false
+	}
+	if token := members["progressToken"]; token == nil || string(token) == "null" {
+		return meta, false
+	}
+	if delete(members, "progressToken"); len(members) == 0 {
+		return nil, true
+	}
+	return bytes.TrimSuffix(Encode(members), []byte("\n")), true
 }

@@ -62,6 +62,15 @@ func TestCallProgress(t *testing.T) {
 	if len(seen) != 6 || !strings.Contains(seen[5], `"progress":6,"x":9007199254740993`) {
 		t.Errorf("progress %q", seen)
 	}
+	// What a server writes in one go comes through, in its order.
+	seen = nil
+	if raw, err = f.Call(t.Context(), "ok", Call{Tool: "progress", Arguments: json.RawMessage(`{"steps":3000}`),
+		Progress: func(p json.RawMessage) { seen = append(seen, string(p)) }}); text(t, raw, err) != "done" {
+		t.Errorf("result %s, %v", raw, err)
+	}
+	if len(seen) != 3000 || !strings.Contains(seen[2999], `"progress":3000,`) {
+		t.Errorf("%d of 3000 notifications", len(seen))
+	}
 	// Nobody asked, so the server must not be asked.
 	raw, err = f.call("ok", "echo", "{}")
 	if got := text(t, raw, err); strings.Contains(got, "progressToken") {

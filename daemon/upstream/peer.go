@@ -57,9 +57,10 @@ func newPeer(out sender, onChanged func(), n *notes) *peer {
 // pending is a request that waits for its answer.
 type pending struct {
 	id       string
-	answered chan answer          // capacity 1
-	progress chan json.RawMessage // nil when nobody wants progress
-	over     context.Context      // ends when nobody waits any more
+	answered chan answer       // capacity 1
+	news     chan struct{}     // capacity 1: progress has come; nil when nobody wants any
+	progress []json.RawMessage // what has come and was not passed on; guarded by peer.mu
+	over     context.Context   // ends when nobody waits any more
 
 	// state goes from queued to either sent or abandoned, once. It decides
 	// whether the server can have seen the request.
@@ -103,9 +104,10 @@ type request struct {
 	noCancel bool // the server is not told when the caller gives up
 }
 
-// maxProgress is how many notifications wait for a slow listener; more are
-// dropped, since the next one says all.
-const maxProgress = 64
+// maxProgress is how many notifications wait for a slow listener: what a server
+// writes in one go comes faster than it is passed on. More are dropped, since the
+// next one says all.
+const maxProgress = 4096
 
 // request sends r and waits for the answer: the raw result, an *RPCError, a
 // *lostError, or the cause of ctx's end, which is told to the server.
@@ -114,7 +116,7 @@ func (p *peer) request(ctx context.Context, r request) (json.RawMessage, error) 
 	defer end()
 	c := &pending{answered: make(chan answer, 1), over: over}
 	if r.progress != nil {
-		c.progress = make(chan json.RawMessage, maxProgress)
+		c.news = make(chan struct{}, 1)
 	}
 	p.mu.Lock()
 	if p.err != nil {
@@ -146,12 +148,10 @@ func (p *peer) request(ctx context.Context, r request) (json.RawMessage, error) 
 	for {
 		select {
 		case a := <-c.answered:
-			for len(c.progress) > 0 {
-				r.progress(<-c.progress)
-			}
+			p.passProgress(c, r.progress)
 			return a.result, a.err
-		case params := <-c.progress:
-			r.progress(params)
+		case <-c.news:
+			p.passProgress(c, r.progress)
 		case <-ctx.Done():
 			select {
 			case a := <-c.answered:
@@ -164,6 +164,33 @@ func (p *peer) request(ctx context.Context, r request) (json.RawMessage, error) 
 			}
 			return nil, context.Cause(ctx)
 		}
+	}
+}
+
+// gotProgress keeps a notification for the caller that waits for the request of
+// that id, if it wants it.
+func (p *peer) gotProgress(id string, params json.RawMessage) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := p.pending[id]
+	if c == nil || c.news == nil || len(c.progress) == maxProgress {
+		return
+	}
+	c.progress = append(c.progress, params)
+	select {
+	case c.news <- struct{}{}:
+	default:
+	}
+}
+
+// passProgress hands over what has come, in its order.
+func (p *peer) passProgress(c *pending, pass func(json.RawMessage)) {
+	p.mu.Lock()
+	come := c.progress
+	c.progress = nil
+	p.mu.Unlock()
+	for _, params := range come {
+		pass(params)
 	}
 }
 

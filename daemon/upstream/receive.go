@@ -126,15 +126,6 @@ func (p *peer) notified(method string, params json.RawMessage) {
 		if json.Unmarshal(params, &token) != nil {
 			return
 		}
-		p.mu.Lock()
-		c := p.pending[idKey(token.Token)]
-		p.mu.Unlock()
-		if c == nil || c.progress == nil {
-			return
-		}
-		select {
-		case c.progress <- params:
-		default:
-		}
+		p.gotProgress(idKey(token.Token), params)
 	}
 }
