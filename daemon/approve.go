@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/toolsd/toolsd/daemon/trust"
 	"github.com/toolsd/toolsd/index/tool"
@@ -26,7 +27,7 @@ func (d *Daemon) Trust(ctx context.Context, r ipc.TrustRequest) (*ipc.TrustList,
 	s := v.server(r.Name)
 	if s == nil {
 		if owner, name := v.serverOf(r.Name); owner != nil && r.Action == ipc.TrustApprove {
-			return d.trustTool(v, owner, name)
+			return d.trustTool(v, owner, name, tool.Hash(r.Fingerprint))
 		}
 		return nil, v.noSuchServer(r.Name)
 	}
@@ -91,7 +92,8 @@ func notKept(what string, err error) error {
 	return ipc.Errorf(ipc.CodeInternal, "keeping %s: %v", what, err).WithHint("free some space or mend the state directory, then try again")
 }
 
-func (d *Daemon) trustTool(v view, s *server, name string) (*ipc.TrustList, error) {
+// trustTool approves the definition of a held tool that a person was shown.
+func (d *Daemon) trustTool(v view, s *server, name string, shown tool.Hash) (*ipc.TrustList, error) {
 	if s.gate == pending {
 		return nil, needsTrust(s)
 	}
@@ -99,6 +101,14 @@ func (d *Daemon) trustTool(v view, s *server, name string) (*ipc.TrustList, erro
 	for _, t := range listing.Tools {
 		if t.Name != name {
 			continue
+		}
+		look := "look at it with `toolsd trust " + t.ID.String() + "`"
+		switch shown {
+		case t.Hash:
+		case "":
+			return nil, ipc.Errorf(ipc.CodeUsage, "approving %s needs the hash that was shown", t.ID).WithHint("%s", look)
+		default:
+			return nil, ipc.Errorf(ipc.CodeNeedsTrust, "the definition of %s changed after it was shown; nothing was approved", t.ID).WithHint("%s", look)
 		}
 		if err := d.trust.ApproveTool(trust.Subject(s.Key), t); err != nil {
 			return nil, notKept("the approval of "+t.ID.String(), err)
@@ -117,8 +127,15 @@ func (d *Daemon) trustList(v view, name string) (*ipc.TrustList, error) {
 		}
 	}
 	if name != "" && len(out.Servers) == 0 {
-		if owner, _ := v.serverOf(name); owner != nil {
-			out.Servers = append(out.Servers, d.trustInfo(v, owner))
+		if owner, name := v.serverOf(name); owner != nil {
+			info := d.trustInfo(v, owner)
+			if t, err := d.resolveHeld(owner, owner.Name+"::"+name); err == nil && slices.Contains(info.Held, t.ID.String()) {
+				info.HeldTool = &ipc.HeldTool{
+					ToolID: t.ID.String(), Hash: t.Hash, Change: string(d.trust.Changed(trust.Subject(owner.Key), t)),
+					Changes: d.changes(owner.Key, t), Definition: t.Raw,
+				}
+			}
+			out.Servers = append(out.Servers, info)
 			return out, nil
 		}
 		return nil, v.noSuchServer(name)

@@ -381,8 +381,9 @@ func (d *Daemon) onListing(key string, l upstream.Listing) []*tool.Tool {
 	}
 	d.saveNames()
 	d.trust.NoteTools(trust.Subject(key), l.Tools) // what is new or changed is asked for where it is shown
+	before, _ := d.index.Snapshot().Listing(key)
 	err := d.index.Replace(index.Listing{
-		Key: key, Server: s.Name, Instructions: l.Instructions, Tools: l.Tools, Listed: time.Now(),
+		Key: key, Server: s.Name, Instructions: l.Instructions, Tools: l.Tools, Listed: time.Now(), Was: d.lastSeen(key, before, l.Tools),
 	})
 	if err != nil {
 		d.log.Warn("keeping the tools of a server", "server", s.Name, "cause", err)

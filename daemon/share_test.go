@@ -128,6 +128,17 @@ func TestAChangedToolIsMarkedUntilItIsShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.until("it is marked", func() bool { return strings.Contains(why(), "changed") })
+	const difference = `description was "cut a cable", is "cut the power"`
+	if !strings.Contains(why(), difference) {
+		t.Errorf("the difference is not told: %s", why())
+	}
+	if _, err := r.client.Restart(t.Context(), ipc.ServerRequest{Name: "lab"}); err != nil {
+		t.Fatal(err)
+	}
+	r.untilState("lab", ipc.StateReady)
+	if !strings.Contains(why(), difference) {
+		t.Errorf("the difference is lost with another list: %s", why())
+	}
 	s, err := r.client.Attach(t.Context(), ipc.AttachRequest{Client: "test"}, ipc.Events{})
 	if err != nil {
 		t.Fatal(err)
@@ -165,7 +176,35 @@ func TestHeldToolsWaitForApproval(t *testing.T) {
 	if err != nil || w.State != "held" || !strings.Contains(w.Hint, "toolsd trust lab::burn") {
 		t.Errorf("%s %v", ipc.Encode(w), err)
 	}
-	if _, err := r.client.Trust(t.Context(), ipc.TrustRequest{Action: ipc.TrustApprove, Name: "lab::burn"}); err != nil {
+	// What is approved is what was shown, and nothing else.
+	show := func(id string) *ipc.HeldTool {
+		l, err := r.client.Trust(t.Context(), ipc.TrustRequest{Name: id})
+		if err != nil || len(l.Servers) != 1 || l.Servers[0].HeldTool == nil {
+			t.Fatalf("%s %v", ipc.Encode(l), err)
+		}
+		return l.Servers[0].HeldTool
+	}
+	if cut := show("lab::cut"); cut.Change != "changed" || len(cut.Changes) != 1 || !strings.Contains(cut.Changes[0], `description is new: "other"`) {
+		t.Errorf("%s", ipc.Encode(cut))
+	}
+	burn := show("lab::burn")
+	if burn.Change != "new" || !strings.Contains(string(burn.Definition), "marker text") {
+		t.Errorf("%s", ipc.Encode(burn))
+	}
+	approve := func(hash tool.Hash) error {
+		_, err := r.client.Trust(t.Context(), ipc.TrustRequest{Action: ipc.TrustApprove, Name: "lab::burn", Fingerprint: string(hash)})
+		return err
+	}
+	if err := approve(""); ipc.AsError(err).Code != ipc.CodeUsage {
+		t.Errorf("without the hash: %v", err)
+	}
+	if err := approve(show("lab::cut").Hash); ipc.AsError(err).Code != ipc.CodeNeedsTrust {
+		t.Errorf("with another hash: %v", err)
+	}
+	if _, err := r.call("lab::burn", "{}"); err == nil {
+		t.Error("a tool runs whose approval was refused")
+	}
+	if err := approve(burn.Hash); err != nil {
 		t.Fatal(err)
 	}
 	if got := r.ids("burn"); len(got) != 1 || got[0] != "lab::burn" {

@@ -135,6 +135,9 @@ func (d *Daemon) whyTool(out *ipc.Why, v view, e index.Entry) {
 	}
 	if change := d.trust.Changed(trust.Subject(e.Key), t); change != trust.Unchanged {
 		say("its definition is %s since the user's agents last saw it", change)
+		for _, c := range d.changes(e.Key, t) {
+			say("%s", c)
+		}
 	}
 	for _, w := range trust.LintTool(t, d.otherNames(v, e.Key)) {
 		say("its text %s", w)
@@ -179,6 +182,7 @@ func (d *Daemon) whyMissing(out *ipc.Why, v view, s *server, name string) {
 				out.State, out.Found = "held", true
 				out.Reasons = append(out.Reasons, "trust.tools is hold, and it is not approved")
 				out.Reasons = append(out.Reasons, fmt.Sprintf("its definition is %s since the user's agents last saw it", d.trust.Changed(subject, t)))
+				out.Reasons = append(out.Reasons, d.changes(s.Key, t)...)
 				out.Hint = "approve it with `toolsd trust " + t.ID.String() + "`"
 				return
 			}

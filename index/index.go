@@ -2,6 +2,7 @@ package index
 
 import (
 	"context"
+	"encoding/json"
 	"iter"
 	"log/slog"
 	"time"
@@ -30,6 +31,9 @@ type Listing struct {
 	Instructions string // the server's own, cleaned
 	Tools        []*tool.Tool
 	Listed       time.Time
+	// Was are definitions that the owner of the index wants to keep beside the
+	// present ones, by the tool's name: what people saw of it before it changed.
+	Was map[string]json.RawMessage
 }
 
 // Config is what the user says about searching.

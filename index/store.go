@@ -342,15 +342,16 @@ func checksum(key, body []byte) []byte {
 
 // record is one listing in the file.
 type record struct {
-	Key          string            `json:"key"`
-	Server       string            `json:"server"`
-	Instructions string            `json:"instructions,omitempty"`
-	Listed       time.Time         `json:"listed"`
-	Tools        []json.RawMessage `json:"tools"`
+	Key          string                     `json:"key"`
+	Server       string                     `json:"server"`
+	Instructions string                     `json:"instructions,omitempty"`
+	Listed       time.Time                  `json:"listed"`
+	Tools        []json.RawMessage          `json:"tools"`
+	Was          map[string]json.RawMessage `json:"was,omitempty"`
 }
 
 func encodeListing(key []byte, l Listing) ([]byte, error) {
-	r := record{Key: l.Key, Server: l.Server, Instructions: l.Instructions, Listed: l.Listed.UTC(), Tools: make([]json.RawMessage, len(l.Tools))}
+	r := record{Key: l.Key, Server: l.Server, Instructions: l.Instructions, Listed: l.Listed.UTC(), Tools: make([]json.RawMessage, len(l.Tools)), Was: l.Was}
 	for i, t := range l.Tools {
 		r.Tools[i] = t.Raw
 	}
@@ -368,7 +369,7 @@ func decodeListing(v []byte) (Listing, error) {
 	if err := json.Unmarshal(v, &r); err != nil {
 		return Listing{}, fmt.Errorf("a listing in it: %w", err)
 	}
-	l := Listing{Key: r.Key, Server: r.Server, Instructions: r.Instructions, Listed: r.Listed, Tools: make([]*tool.Tool, len(r.Tools))}
+	l := Listing{Key: r.Key, Server: r.Server, Instructions: r.Instructions, Listed: r.Listed, Tools: make([]*tool.Tool, len(r.Tools)), Was: r.Was}
 	for i, raw := range r.Tools {
 		t, err := tool.Parse(r.Server, raw)
 		if err != nil {

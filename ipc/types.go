@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/toolsd/toolsd/index"
+	"github.com/toolsd/toolsd/index/tool"
 	"github.com/toolsd/toolsd/watcher/clientconfig"
 )
 
@@ -294,8 +295,8 @@ const (
 // person was shown comes along, so that a change in between is not approved.
 type TrustRequest struct {
 	Action      TrustAction `json:"action,omitempty"`
-	Name        string      `json:"name,omitempty"` // a server, or server::tool for a held tool
-	Fingerprint string      `json:"fingerprint,omitempty"`
+	Name        string      `json:"name,omitempty"`        // a server, or server::tool for a held tool
+	Fingerprint string      `json:"fingerprint,omitempty"` // of a tool its hash
 	CWD         string      `json:"cwd,omitempty"`
 	// Fingerprints approves several servers by their names, all or none, in place
 	// of Name and Fingerprint: the answer to everything that waits.
@@ -324,4 +325,15 @@ type TrustInfo struct {
 	Unusual     []string `json:"unusual,omitempty"`
 	Changes     []string `json:"changes,omitempty"` // since the last approval
 	Held        []string `json:"held,omitempty"`    // tools that wait
+	// HeldTool is the held tool that was asked for by its id.
+	HeldTool *HeldTool `json:"held_tool,omitempty"`
+}
+
+// HeldTool is what a person must see before agents may see it.
+type HeldTool struct {
+	ToolID     string          `json:"tool_id"`
+	Hash       tool.Hash       `json:"hash"` // the Fingerprint of its approval
+	Change     string          `json:"change"`
+	Changes    []string        `json:"changes,omitempty"` // of a changed one, where known
+	Definition json.RawMessage `json:"definition"`
 }

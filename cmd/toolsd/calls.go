@@ -25,8 +25,8 @@ func newCallsCommand(a *app) *cobra.Command {
 		Example: `  toolsd calls -n 20
   toolsd calls --json | jq '.calls[] | select(.outcome != "ok")'`,
 		Long: `Show the latest calls of tools: who, which, how long, how large. Arguments and
-results are not kept anywhere. Calls of other projects' servers are left out, and
-a tool of a server that waits for approval has no name.`,
+results are not kept anywhere. Calls of other projects' servers are left out,
+and a tool of a server that waits for approval has no name.`,
 		Args:              takes(0, 0, ""),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -203,7 +203,8 @@ func (a *app) approveTool(ctx context.Context, client *ipc.Client, dir, id strin
 	if waits(server) {
 		return ipc.Errorf(ipc.CodeNeedsTrust, "server %s has to be approved before its tools", server.Name).WithHint("`toolsd trust %s`", server.Name)
 	}
-	if !slices.Contains(server.Held, id) {
+	held := server.HeldTool
+	if held == nil {
 		if _, err := client.Activate(ctx, ipc.ActivateRequest{ToolIDs: []string{id}, CWD: dir}); err != nil {
 			return err
 		}
@@ -213,7 +214,7 @@ func (a *app) approveTool(ctx context.Context, client *ipc.Client, dir, id strin
 	if err := a.terminalFor("toolsd trust "+id, dir); err != nil {
 		return err
 	}
-	a.err.trustInfo(server)
+	a.err.heldTool(held, server)
 	ok, err := a.agrees(ctx, bufio.NewReader(a.in), fmt.Sprintf("Let agents see %s? [y/N] ", cleanLine(id)), yes)
 	if err != nil {
 		return err
@@ -221,7 +222,7 @@ func (a *app) approveTool(ctx context.Context, client *ipc.Client, dir, id strin
 	if !ok {
 		return ipc.Errorf(ipc.CodeNeedsTrust, "%s stays held", id)
 	}
-	done, err := client.Trust(ctx, ipc.TrustRequest{Action: ipc.TrustApprove, Name: id, CWD: dir})
+	done, err := client.Trust(ctx, ipc.TrustRequest{Action: ipc.TrustApprove, Name: held.ToolID, Fingerprint: string(held.Hash), CWD: dir})
 	if err != nil {
 		return err
 	}
@@ -270,6 +271,23 @@ func (a *app) ask(ctx context.Context, answers *bufio.Reader, question string) (
 		fmt.Fprintln(a.err.w)
 		return false, ctx.Err()
 	}
+}
+
+// heldTool shows what agents would see of a tool, and how it differs from what they
+// saw before.
+func (s *screen) heldTool(t *ipc.HeldTool, server ipc.TrustInfo) {
+	s.line("")
+	s.line("%s  %s", s.style(bold, cleanLine(t.ToolID)), s.style(yellow, cleanLine(t.Change)))
+	s.line("%s", clean(indented(t.Definition)))
+	for _, c := range t.Changes {
+		s.hanging("  "+s.style(dim, fmt.Sprintf("%-12s", "changed"))+" ", 15, yellow, c)
+	}
+	for _, u := range server.Unusual {
+		if about, found := strings.CutPrefix(u, t.ToolID+" "); found {
+			s.hanging("  "+s.style(dim, fmt.Sprintf("%-12s", "unusual"))+" ", 15, yellow, "its text "+about)
+		}
+	}
+	s.line("")
 }
 
 // trustInfo shows everything that an approval covers.
