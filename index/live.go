@@ -156,7 +156,7 @@ func (x *Index) take(l Listing) (same bool) {
 		if x.opts.Expose != nil {
 			exposed = x.opts.Expose(tool.ID{Server: l.Server, Name: t.Name})
 		}
-		if d == nil || d.tool.Server != l.Server || d.tool.Exposed != exposed || !bytes.Equal(d.tool.Raw, t.Raw) {
+		if d == nil || d.tool.Server != l.Server || d.tool.Exposed != exposed || d.tool.Hidden != t.Hidden || !bytes.Equal(d.tool.Raw, t.Raw) {
 			own := t.On(l.Server)
 			own.Exposed = exposed
 			compactTool(own)

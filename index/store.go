@@ -348,12 +348,16 @@ type record struct {
 	Listed       time.Time                  `json:"listed"`
 	Tools        []json.RawMessage          `json:"tools"`
 	Was          map[string]json.RawMessage `json:"was,omitempty"`
+	Hidden       []string                   `json:"hidden,omitempty"` // names of the tools that are so
 }
 
 func encodeListing(key []byte, l Listing) ([]byte, error) {
 	r := record{Key: l.Key, Server: l.Server, Instructions: l.Instructions, Listed: l.Listed.UTC(), Tools: make([]json.RawMessage, len(l.Tools)), Was: l.Was}
 	for i, t := range l.Tools {
 		r.Tools[i] = t.Raw
+		if t.Hidden {
+			r.Hidden = append(r.Hidden, t.Name)
+		}
 	}
 	var body bytes.Buffer
 	e := json.NewEncoder(&body)
@@ -375,6 +379,7 @@ func decodeListing(v []byte) (Listing, error) {
 		if err != nil {
 			return Listing{}, fmt.Errorf("a listing in it: %w", err)
 		}
+		t.Hidden = slices.Contains(r.Hidden, t.Name)
 		l.Tools[i] = t
 	}
 	return l, nil

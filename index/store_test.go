@@ -3,6 +3,7 @@ package index
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -14,6 +15,8 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+
+	"github.com/toolsd/toolsd/index/tool"
 )
 
 // TestMain lets the test binary be the process that examines a file.
@@ -441,4 +444,38 @@ func TestUnchangedListingIsNotWritten(t *testing.T) {
 	if l, _ := x.Snapshot().Listing(later.Key); !l.Listed.Equal(later.Listed) {
 		t.Errorf("the time of the listing is %v, want %v", l.Listed, later.Listed)
 	}
+}
+
+// TestWhatIsNotInTheDefinition keeps what a definition does not say itself: that
+// something was taken out of it, and what it was before.
+func TestWhatIsNotInTheDefinition(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "index.db")
+	parse := func(description string) *tool.Tool {
+		p, err := tool.Parse("s", json.RawMessage(`{"name":"a","description":"`+description+`"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	x := Open(Options{Path: path})
+	replace := func(l Listing) {
+		t.Helper()
+		l.Key, l.Server = "k", "s"
+		if err := x.Replace(l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	replace(Listing{Tools: []*tool.Tool{parse("one two")}})
+	replace(Listing{Tools: []*tool.Tool{parse("one\u200b two")}, Was: map[string]json.RawMessage{"a": json.RawMessage(`{"name":"a"}`)}})
+	for range 2 {
+		l, ok := x.Snapshot().Listing("k")
+		if !ok || !l.Tools[0].Hidden || l.Tools[0].Description != "one two" || string(l.Was["a"]) != `{"name":"a"}` {
+			t.Errorf("%+v", l)
+		}
+		if err := x.Close(); err != nil {
+			t.Fatal(err)
+		}
+		x = Open(Options{Path: path})
+	}
+	x.Close()
 }

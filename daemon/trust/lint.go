@@ -48,7 +48,7 @@ var rules = []rule{
 		says:  "asks for files or keys that hold secrets",
 		words: []string{"~/.", "id_", "ssh ", "private key", ".env", "/etc/", ".netrc", ".pgpass", ".git-", "mcp.json", ".claude", "claude_desktop", "keychain", "browser ", "session cookie", "wallet", "seed phrase", "history"},
 		match: pattern(give + `(?:[^.;!?]|\.\S){0,80}` + sensitive),
-		not:   pattern(`\.pub\b|\bpublic key|\b(?:not|never|cannot|refus|reject|without|don't|block|den(?:y|ies)|redact)`),
+		not:   pattern(`\.pub\b|\bpublic key|\b(?:not|never|cannot|without|don't)\b|\b(?:refus|reject|block|den(?:y|ies)|redact)`),
 	},
 	{
 		says:  "asks for passwords or tokens of the user",
@@ -105,7 +105,7 @@ func LintTool(t *tool.Tool, others func(name string) bool) []string {
 	slices.Sort(all) // maps have no order, and the answer shall
 	found := make([]bool, len(rules))
 	var named []string
-	invisible := false
+	invisible := t.Hidden
 	for _, text := range all {
 		if len(text) < minText {
 			continue

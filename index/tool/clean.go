@@ -57,12 +57,18 @@ func CleanLine(s string) string {
 // keys. Whatever needs no cleaning keeps its bytes: key order, duplicate keys,
 // number spelling and escapes.
 func CleanJSON(raw json.RawMessage) (json.RawMessage, error) {
+	clean, _, err := cleanJSON(raw)
+	return clean, err
+}
+
+// cleanJSON also says whether anything was taken out.
+func cleanJSON(raw json.RawMessage) (clean json.RawMessage, changed bool, err error) {
 	if !utf8.Valid(raw) {
 		raw = bytes.ToValidUTF8(raw, []byte("\uFFFD"))
 	}
 	var compact bytes.Buffer
 	if err := json.Compact(&compact, raw); err != nil {
-		return nil, fmt.Errorf("not valid JSON: %w", err)
+		return nil, false, fmt.Errorf("not valid JSON: %w", err)
 	}
 	b := compact.Bytes()
 	var out []byte // nil until the first change
@@ -75,7 +81,7 @@ func CleanJSON(raw json.RawMessage) (json.RawMessage, error) {
 		end := stringEnd(b, i)
 		var s string
 		if err := json.Unmarshal(b[i:end], &s); err != nil {
-			return nil, fmt.Errorf("not valid JSON: %w", err)
+			return nil, false, fmt.Errorf("not valid JSON: %w", err)
 		}
 		if cleaned, changed := Clean(s); changed {
 			out = append(out, b[last:i]...)
@@ -88,7 +94,7 @@ func CleanJSON(raw json.RawMessage) (json.RawMessage, error) {
 		b = append(out, b[last:]...)
 	}
 	// Definitions are kept as long as the daemon lives: not one spare byte.
-	return bytes.Clone(b), nil
+	return bytes.Clone(b), out != nil, nil
 }
 
 // stringEnd returns the index after the JSON string literal that starts at i.

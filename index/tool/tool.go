@@ -59,6 +59,7 @@ type Tool struct {
 	Description string
 	InputSchema json.RawMessage // null when the server sent none
 	Annotations Annotations
+	Hidden      bool // hidden characters were taken out of what the server sent
 	Hash        Hash
 	Tokens      int // estimated weight of {name, description, inputSchema} in a model's context
 
@@ -98,7 +99,7 @@ func Parse(server string, raw json.RawMessage) (*Tool, error) {
 	if cleaned, changed := Clean(name); changed {
 		return nil, fmt.Errorf("the name of tool %q holds hidden or control characters", cleaned)
 	}
-	clean, err := CleanJSON(raw)
+	clean, hidden, err := cleanJSON(raw)
 	if err != nil {
 		return nil, fmt.Errorf("the definition of tool %q: %w", name, err)
 	}
@@ -112,7 +113,7 @@ func Parse(server string, raw json.RawMessage) (*Tool, error) {
 	if err := json.Unmarshal(fields["name"], &after); err != nil || after != name {
 		return nil, fmt.Errorf("the definition of tool %q has a second name behind hidden characters", name)
 	}
-	t := &Tool{ID: ID{server, name}, Raw: clean, InputSchema: fields["inputSchema"], schema: new(schema)}
+	t := &Tool{ID: ID{server, name}, Raw: clean, InputSchema: fields["inputSchema"], Hidden: hidden, schema: new(schema)}
 	// A title, description or annotation of the wrong type counts as absent.
 	_ = json.Unmarshal(fields["title"], &t.Title)
 	_ = json.Unmarshal(fields["description"], &t.Description)
