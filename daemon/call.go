@@ -86,8 +86,13 @@ func (d *Daemon) gatedCall(ctx context.Context, s *attached, v view, c ipc.Sessi
 		}
 		return nil, err
 	}
-	t := e.Tool
-	entry.Server, entry.Tool, entry.Project = t.Server, t.Name, v.mine[e.Key].Source.Root
+	server := v.mine[e.Key]
+	entry.Server, entry.Tool, entry.Project = server.Name, e.Tool.Name, server.Source.Root
+	to := instanceOf(server, s, v)
+	t, err := d.listedBy(server, to, e.Tool)
+	if err != nil {
+		return nil, err
+	}
 	if s != nil {
 		if refusal := s.refuse(t, c.ViaCall); refusal != nil {
 			return &ipc.CallOutcome{Refused: refusal}, nil
@@ -96,7 +101,6 @@ func (d *Daemon) gatedCall(ctx context.Context, s *attached, v view, c ipc.Sessi
 	if refusal := badArguments(t, c.Arguments); refusal != nil {
 		return &ipc.CallOutcome{Refused: refusal}, nil
 	}
-	server := v.mine[e.Key]
 	if v.gateOf(server) != open {
 		return nil, ipc.Errorf(ipc.CodeServerDown, "server %s cannot be used: %s", server.Name, server.redactor.Redact(server.Problem)).WithHint("%s", server.Hint)
 	}
@@ -108,9 +112,9 @@ func (d *Daemon) gatedCall(ctx context.Context, s *attached, v view, c ipc.Sessi
 		return nil, callError(ctx, server, t, err)
 	}
 	result, err := d.upstream.Call(ctx, e.Key, upstream.Call{
-		Tool: t.Name, Instance: d.instanceFor(ctx, server, s, v), From: from, Arguments: c.Arguments, Meta: c.Meta, Progress: c.Progress,
+		Tool: t.Name, Instance: d.want(ctx, to), From: from, Arguments: c.Arguments, Meta: c.Meta, Progress: c.Progress,
 		MayRepeat: t.Annotations.MayRepeat(), Timeout: timeout,
-		Check: func() error { return d.recheck(s, v, t, c) },
+		Check: func() error { return d.recheck(s, v, t, to, c) },
 	})
 	if changed, ok := errors.AsType[*refusedError](err); ok {
 		return &ipc.CallOutcome{Refused: changed.refusal}, nil
@@ -145,27 +149,56 @@ type refusedError struct{ refusal *ipc.Refusal }
 
 func (e *refusedError) Error() string { return "the call was refused: " + string(e.refusal.Why) }
 
+// listedBy is the definition that an instance has of a tool. The index has that of
+// the shared process, and one that was started at another time, or elsewhere, may
+// list another: then that is what the caller must have seen. What it does not list
+// at all, it answers for itself.
+func (d *Daemon) listedBy(s *server, i instance, t *tool.Tool) (*tool.Tool, error) {
+	if i.name == "" {
+		return t, nil
+	}
+	own := d.upstream.Tool(i.key, i.name, t.Name)
+	if own == nil || own.Hash == t.Hash {
+		return t, nil
+	}
+	if s.held != nil && s.held(own) {
+		return nil, ipc.Errorf(ipc.CodeNeedsTrust, "the process of server %s that runs for this caller has another definition of %s than the approved one", s.Name, t.ID).
+			WithHint("`toolsd restart %s` lists its tools anew, and `toolsd trust list` shows what waits then", s.Name)
+	}
+	own = own.On(t.Server)
+	own.Exposed = t.Exposed
+	return own, nil
+}
+
 // recheck is the gate once more, when the server is there: one that was away may
 // have come back with another definition, or none, and what was seen was the old
 // one. A caller without a session counts as having seen the present definition,
 // so its arguments only have to fit that.
-func (d *Daemon) recheck(s *attached, v view, was *tool.Tool, c ipc.SessionCall) error {
+func (d *Daemon) recheck(s *attached, v view, was *tool.Tool, to instance, c ipc.SessionCall) error {
 	if s != nil {
 		v = s.view()
 	} else {
 		v = d.world.Load().from(v.cwd)
 	}
 	t := find(d.index.Snapshot(), v, was.ID)
-	switch {
-	case t == nil:
+	if t == nil {
 		_, err := d.resolve(v, was.ID.String())
 		if err == nil {
 			err = ipc.Errorf(ipc.CodeNotFound, "there is no tool %q any more", was.ID)
 		}
 		return err
-	case t.Hash == was.Hash:
+	}
+	if server := v.byKey[to.key]; server != nil {
+		own, err := d.listedBy(server, to, t)
+		if err != nil {
+			return err
+		}
+		t = own
+	}
+	if t.Hash == was.Hash {
 		return nil
-	case s != nil:
+	}
+	if s != nil {
 		if refusal := s.refuse(t, c.ViaCall); refusal != nil {
 			return &refusedError{refusal}
 		}

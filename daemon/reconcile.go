@@ -284,20 +284,28 @@ func (d *Daemon) wanted(w *world) []upstream.Server {
 	return out
 }
 
-// instanceFor returns the process that a call must go to, making it wanted when
-// it is new.
-func (d *Daemon) instanceFor(ctx context.Context, s *server, session *attached, v view) string {
-	var i instance
+// instanceOf is the process that a call must go to. Its name is empty where that is
+// the shared one.
+func instanceOf(s *server, session *attached, v view) instance {
+	i := instance{key: s.Key}
 	switch {
 	case s.share == "session" && session != nil:
-		i = instance{key: s.Key, name: session.id}
+		i.name = session.id
 	case s.share == "project" && v.cwd != "":
-		i = instance{key: s.Key, name: projectRoot(v.cwd)}
+		i.name = projectRoot(v.cwd)
 	default:
-		return ""
+		return i
 	}
 	if s.Written.Dir == "" { // an entry that names its own directory keeps it
 		i.dir = projectRoot(v.cwd)
+	}
+	return i
+}
+
+// want makes an instance wanted when it is new, and returns its name.
+func (d *Daemon) want(ctx context.Context, i instance) string {
+	if i.name == "" {
+		return ""
 	}
 	d.mu.Lock()
 	_, there := d.instances[i]

@@ -85,6 +85,68 @@ func TestShare(t *testing.T) {
 	r.until("the process of the session that ended is gone", func() bool { return r.server("alone").Instances == 1 })
 }
 
+// TestAProcessOfItsOwnWithAnotherDefinition has a session's process list something
+// else than the shared one did. The session calls only what it has seen.
+func TestAProcessOfItsOwnWithAnotherDefinition(t *testing.T) {
+	m := newMachine(t)
+	list := filepath.Join(m.home, "tools.json")
+	tools := func(description string) {
+		m.write(list, `[{"name":"cut","description":"`+description+`","inputSchema":{"type":"object"}}]`)
+	}
+	for _, hold := range []bool{false, true} {
+		more := object{}
+		if hold {
+			more = object{"trust": object{"tools": "hold"}}
+		}
+		tools("cut a cable")
+		m.config(object{"lab": fault("tools=" + list, object{"toolsd": object{"share": "session"}})}, more)
+		r := m.start()
+		r.until("it is known", func() bool { return r.server("lab").Tools > 0 })
+		s, err := r.client.Attach(t.Context(), ipc.AttachRequest{Client: "test"}, ipc.Events{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		id := tool.ID{Server: "lab", Name: "cut"}
+		saw := func(h tool.Hash) {
+			if err := s.Saw(t.Context(), map[tool.ID]tool.Hash{id: h}, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		call := func() (*ipc.CallOutcome, error) {
+			return s.Call(t.Context(), ipc.SessionCall{Tool: "lab::cut", ViaCall: true})
+		}
+		first, err := call()
+		if err != nil || first.Refused == nil || first.Refused.Why != ipc.NotSeen {
+			t.Fatalf("%s %v", ipc.Encode(first), err)
+		}
+		saw(first.Refused.Tool.Hash)
+		tools("cut the power")
+		for range 2 { // before the process is there, and when it is
+			o, err := call()
+			if hold {
+				if ipc.AsError(err).Code != ipc.CodeNeedsTrust || strings.Contains(err.Error(), "power") {
+					t.Errorf("held: %s %v", ipc.Encode(o), err)
+				}
+				continue
+			}
+			if err != nil || o.Refused == nil || o.Refused.Why != ipc.Changed || !strings.Contains(string(o.Refused.Tool.Definition), "cut the power") || o.Refused.Tool.Name != first.Refused.Tool.Name {
+				t.Fatalf("%s %v", ipc.Encode(o), err)
+			}
+			first = o
+		}
+		saw(first.Refused.Tool.Hash)
+		if o, err := call(); !hold && (err != nil || o.Refused != nil) {
+			t.Errorf("what it has seen: %s %v", ipc.Encode(o), err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := r.stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestDefaultShare(t *testing.T) {
 	for _, test := range []struct {
 		words string

@@ -295,6 +295,15 @@ func (t *Set) Instances(key string) map[string]Status {
 	return out
 }
 
+// Tool returns the definition that a process of a server listed last, or nil.
+func (t *Set) Tool(key, instance, name string) *tool.Tool {
+	s := t.find(key, instance)
+	if s == nil {
+		return nil
+	}
+	return s.tool(name)
+}
+
 // StderrTail returns the last lines that the server of that key wrote to stderr,
 // cleaned and redacted.
 func (t *Set) StderrTail(key string) []string {
