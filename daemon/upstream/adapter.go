@@ -34,6 +34,9 @@ func (a *adapter) SendRequest(ctx context.Context, r transport.JSONRPCRequest) (
 		req.params = func(int64) json.RawMessage { return params }
 	}
 	result, err := a.conn.side().request(ctx, req)
+	if err == nil && r.Method == string(mcp.MethodServerDiscover) && !discovers(result) {
+		err = &RPCError{Code: -32601, Message: "it names no protocol version"}
+	}
 	a.last = err
 	if hello {
 		a.hello = result
@@ -52,6 +55,15 @@ func (a *adapter) SendRequest(ctx context.Context, r transport.JSONRPCRequest) (
 		response.Result = essentials(result)
 	}
 	return response, nil
+}
+
+// discovers reports whether a result is an answer to server/discover. A legacy
+// server that says {} to whatever it does not know is a legacy server.
+func discovers(result json.RawMessage) bool {
+	var said struct {
+		Versions []string `json:"supportedVersions"`
+	}
+	return json.Unmarshal(result, &said) == nil && len(said.Versions) > 0
 }
 
 // essentials is what the library needs of a handshake's answer. It decodes into

@@ -62,6 +62,7 @@ func TestFaultsOverHTTP(t *testing.T) {
 		{mode: "no-session", state: Ready, version: "2025-11-25"},
 		{mode: "modern", state: Ready, version: "2026-07-28"},
 		{mode: "hang-discover", state: Ready, version: "2025-11-25"},
+		{mode: "agreeable", state: Ready, version: "2025-11-25"},
 		{mode: "only-sse", path: "/sse", transport: clientconfig.SSE, state: Ready, version: "2025-11-25"},
 		{mode: "only-sse", path: "/sse", transport: clientconfig.Auto, state: Ready, version: "2025-11-25"},
 		{mode: "only-sse", path: "/sse", transport: clientconfig.HTTP, state: Backoff, reason: "404"},

@@ -23,6 +23,7 @@ var HTTPModes = []string{
 	"no-session",    // gives no session id
 	"modern",        // speaks 2026-07-28 only
 	"hang-discover", // never answers server/discover
+	"agreeable",     // answers server/discover, which it does not know, with {}
 	"cut",           // ends the stream of a call before the answer
 	"resume",        // the same, and answers when the stream is reopened
 	"huge",          // answers calls with more than anybody should keep
@@ -136,6 +137,10 @@ func (w *Web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		w.stream(rw, r)
 		return
 	case r.Method == http.MethodDelete:
+		return
+	case m.Method == "server/discover" && w.Mode == "agreeable":
+		rw.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(rw, `{"jsonrpc":"2.0","id":%s,"result":{}}`, m.ID)
 		return
 	case m.Method == "server/discover" && w.Mode == "hang-discover":
 		w.hang(r)
