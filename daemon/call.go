@@ -82,12 +82,12 @@ func (d *Daemon) gatedCall(ctx context.Context, s *attached, v view, c ipc.Sessi
 	e, err := d.resolve(v, c.Tool)
 	if err != nil {
 		if s, name := v.serverOf(c.Tool); s != nil {
-			entry.Server, entry.Tool, entry.Project = s.Name, name, s.Source.Root
+			entry.Server, entry.Tool, entry.Scope, entry.Project = s.Name, name, string(s.Source.Scope), s.Source.Root
 		}
 		return nil, err
 	}
 	server := v.mine[e.Key]
-	entry.Server, entry.Tool, entry.Project = server.Name, e.Tool.Name, server.Source.Root
+	entry.Server, entry.Tool, entry.Scope, entry.Project = server.Name, e.Tool.Name, string(server.Source.Scope), server.Source.Root
 	to := instanceOf(server, s, v)
 	t, err := d.listedBy(server, to, e.Tool)
 	if err != nil {

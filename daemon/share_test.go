@@ -99,7 +99,7 @@ func TestAProcessOfItsOwnWithAnotherDefinition(t *testing.T) {
 			more = object{"trust": object{"tools": "hold"}}
 		}
 		tools("cut a cable")
-		m.config(object{"lab": fault("tools=" + list, object{"toolsd": object{"share": "session"}})}, more)
+		m.config(object{"lab": fault("tools="+list, object{"toolsd": object{"share": "session"}})}, more)
 		r := m.start()
 		r.until("it is known", func() bool { return r.server("lab").Tools > 0 })
 		s, err := r.client.Attach(t.Context(), ipc.AttachRequest{Client: "test"}, ipc.Events{})

@@ -26,7 +26,8 @@ func newCallsCommand(a *app) *cobra.Command {
   toolsd calls --json | jq '.calls[] | select(.outcome != "ok")'`,
 		Long: `Show the latest calls of tools: who, which, how long, how large. Arguments and
 results are not kept anywhere. Calls of other projects' servers are left out,
-and a tool of a server that waits for approval has no name.`,
+and tools have names only where their server is there and does not wait for
+approval: none without a daemon, which alone knows that.`,
 		Args:              takes(0, 0, ""),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -38,13 +39,19 @@ and a tool of a server that waits for approval has no name.`,
 			if err != nil {
 				return err
 			}
+			var servers []ipc.ServerInfo
 			client, dir, err := a.reach(ctx)
-			if err != nil {
-				return err
-			}
-			defer client.Close()
-			status, err := client.Status(ctx, ipc.StatusRequest{CWD: dir})
-			if err != nil {
+			switch {
+			case err == nil:
+				defer client.Close()
+				status, err := client.Status(ctx, ipc.StatusRequest{CWD: dir})
+				if err != nil {
+					return err
+				}
+				servers = status.Servers
+			case dir != "" && ipc.AsError(err).Code == ipc.CodeNoDaemon:
+				a.say("no daemon says which servers may be seen, so their tools are not named")
+			default:
 				return err
 			}
 			path := filepath.Join(dirs.State, "calls.log")
@@ -52,7 +59,7 @@ and a tool of a server that waits for approval has no name.`,
 			if err != nil {
 				return err
 			}
-			calls = visibleCalls(calls, dir, status.Servers)
+			calls = visibleCalls(calls, dir, servers)
 			calls = calls[max(0, len(calls)-most):]
 			a.print(callList{calls}, func(s *screen) { showCalls(s, calls) })
 			if len(calls) > 0 {
@@ -66,19 +73,23 @@ and a tool of a server that waits for approval has no name.`,
 }
 
 // visibleCalls asks the gate for each call, as it is now: the log was written when
-// other servers were approved, and for callers of other projects.
+// other servers were approved, and for callers of other projects. A line is there
+// unless it is of another project. Its tool is named only if the server of that
+// name and scope is there and does not wait: one that is gone may have gone before
+// it was approved again, and what was typed when nobody knew the tool may be the
+// name of a hidden one.
 func visibleCalls(calls []calllog.Entry, dir string, servers []ipc.ServerInfo) []calllog.Entry {
-	pending := map[string]bool{}
+	type server struct{ name, scope string }
+	open := map[server]bool{}
 	for _, s := range servers {
-		pending[s.Name] = s.State == ipc.StatePending
+		open[server{s.Name, s.Scope}] = s.State != ipc.StatePending
 	}
 	out := []calllog.Entry{}
 	for _, c := range calls {
 		if c.Project != "" && !watcher.Visible(dir, c.Project) {
 			continue
 		}
-		// What a project no longer brings may have gone before it was approved again.
-		if waits, there := pending[c.Server]; waits || c.Project != "" && !there {
+		if !open[server{c.Server, c.Scope}] {
 			c.Tool = ""
 		}
 		out = append(out, c)
@@ -97,8 +108,8 @@ func showCalls(s *screen, calls []calllog.Entry) {
 		if c.Outcome != calllog.OK {
 			style = yellow
 		}
-		name := c.Tool
-		if c.Server != "" { // of a tool that nobody knows it is what was typed
+		name := "…"
+		if c.Server != "" {
 			name = c.Server + "::" + cmp.Or(c.Tool, "…")
 		}
 		rows = append(rows, []cell{

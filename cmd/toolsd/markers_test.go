@@ -152,15 +152,31 @@ func TestNothingOfHiddenServers(t *testing.T) {
 	if out := w.run(t, "calls", "--cwd", t.TempDir(), "--json"); strings.Contains(out, "theirs") {
 		t.Errorf("elsewhere the log tells of the project's server: %s", out)
 	}
+	_ = w.command(t.Context(), "call", "quillfeather_four").Run() // exit 4: of no tool, so its name might be a hidden one's
+	for _, rest := range [][]string{{}, {"--no-start"}} {
+		out := w.run(t, append([]string{"calls"}, rest...)...)
+		if strings.Contains(out, "quillfeather_four") || !strings.Contains(out, "theirs::") {
+			t.Errorf("calls %v: %s", rest, out)
+		}
+	}
 	w.run(t, "distrust", "theirs")
 	if out := all(); strings.Contains(out, "quillfeather") {
 		t.Errorf("after the approval was taken back: %s", out)
 	}
 	w.run(t, "stop")
+	if out := w.run(t, "calls", "--no-start"); strings.Contains(out, "quillfeather") || !strings.Contains(out, "theirs::…") {
+		t.Errorf("without a daemon: %s", out)
+	}
 	w.run(t, "start")
 	eventually(t, "it waits", func() bool { return strings.Contains(w.run(t, "servers", "--json"), `"pending"`) })
 	if out := all(); strings.Contains(out, "quillfeather") {
 		t.Errorf("after a restart: %s", out)
+	}
+	// The user's own server of that name has another past.
+	w.config(t, strings.Replace(boardConfig, `"board"`, `"theirs"`, 1))
+	eventually(t, "the name is the user's", func() bool { return strings.Contains(w.run(t, "servers", "--json"), `"theirs-`) })
+	if out := all(); strings.Contains(out, "quillfeather") {
+		t.Errorf("after its name is another's: %s", out)
 	}
 }
 

@@ -50,6 +50,7 @@ type Entry struct {
 	Client    string    `json:"client,omitempty"`
 	Server    string    `json:"server"`
 	Tool      string    `json:"tool"`
+	Scope     string    `json:"scope,omitempty"`     // of the server: user or project; "" when nobody knew the tool
 	Project   string    `json:"project,omitempty"`   // root of the one that brings the server
 	Arguments string    `json:"arguments,omitempty"` // Digest of them
 	BytesIn   int       `json:"bytes_in"`            // of the arguments
