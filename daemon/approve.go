@@ -167,10 +167,15 @@ func (d *Daemon) trustInfo(v view, s *server) ipc.TrustInfo {
 		info.Changes = last.Changes(s.details)
 	}
 	info.Held = d.heldTools(v, s)
-	for _, id := range info.Held {
-		if e, err := d.resolveHeld(s, id); err == nil {
-			for _, w := range trust.LintTool(e, d.otherNames(v, s.Key)) {
-				info.Unusual = append(info.Unusual, id+" "+w)
+	if v.gateOf(s) == open {
+		others := d.otherNames(v, s.Key)
+		listing, _ := d.index.Snapshot().Listing(s.Key)
+		for _, t := range listing.Tools {
+			if !s.passes(t.Name) {
+				continue
+			}
+			for _, w := range trust.LintTool(t, others) {
+				info.Flagged = append(info.Flagged, t.ID.String()+" "+w)
 			}
 		}
 	}

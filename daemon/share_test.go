@@ -223,7 +223,7 @@ func TestHeldToolsWaitForApproval(t *testing.T) {
 	m.config(object{"lab": fault("tools=" + list)}, object{"trust": object{"tools": "hold"}})
 	r := m.start()
 	r.untilState("lab", ipc.StateReady)
-	m.write(list, `[{"name":"cut","description":"other","inputSchema":{"type":"object"}},{"name":"burn","description":"marker text","inputSchema":{"type":"object"}}]`)
+	m.write(list, `[{"name":"cut","description":"other","inputSchema":{"type":"object"}},{"name":"burn","description":"marker\u200b text","inputSchema":{"type":"object"}}]`)
 	if _, err := r.client.Restart(t.Context(), ipc.ServerRequest{Name: "lab"}); err != nil {
 		t.Fatal(err)
 	}
@@ -235,8 +235,16 @@ func TestHeldToolsWaitForApproval(t *testing.T) {
 		t.Error("a held tool runs")
 	}
 	w, err := r.client.Why(t.Context(), ipc.WhyRequest{Subject: "lab::burn"})
-	if err != nil || w.State != "held" || !strings.Contains(w.Hint, "toolsd trust lab::burn") {
+	const hidden = "carries hidden characters"
+	if err != nil || w.State != "held" || !strings.Contains(w.Hint, "toolsd trust lab::burn") || !strings.Contains(strings.Join(w.Reasons, "\n"), "its text "+hidden) {
 		t.Errorf("%s %v", ipc.Encode(w), err)
+	}
+	flagged := func() bool {
+		l, err := r.client.Trust(t.Context(), ipc.TrustRequest{Name: "lab"})
+		return err == nil && len(l.Servers) == 1 && len(l.Servers[0].Flagged) == 1 && strings.HasPrefix(l.Servers[0].Flagged[0], "lab::burn "+hidden)
+	}
+	if !flagged() {
+		t.Error("a held tool is not flagged")
 	}
 	// What is approved is what was shown, and nothing else.
 	show := func(id string) *ipc.HeldTool {
@@ -268,6 +276,9 @@ func TestHeldToolsWaitForApproval(t *testing.T) {
 	}
 	if err := approve(burn.Hash); err != nil {
 		t.Fatal(err)
+	}
+	if !flagged() {
+		t.Error("a tool that was approved is not flagged any more")
 	}
 	if got := r.ids("burn"); len(got) != 1 || got[0] != "lab::burn" {
 		t.Errorf("after the approval: %v", got)

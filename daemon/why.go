@@ -183,6 +183,9 @@ func (d *Daemon) whyMissing(out *ipc.Why, v view, s *server, name string) {
 				out.Reasons = append(out.Reasons, "trust.tools is hold, and it is not approved")
 				out.Reasons = append(out.Reasons, fmt.Sprintf("its definition is %s since the user's agents last saw it", d.trust.Changed(subject, t)))
 				out.Reasons = append(out.Reasons, d.changes(s.Key, t)...)
+				for _, w := range trust.LintTool(t, d.otherNames(v, s.Key)) {
+					out.Reasons = append(out.Reasons, "its text "+w)
+				}
 				out.Hint = "approve it with `toolsd trust " + t.ID.String() + "`"
 				return
 			}

@@ -325,6 +325,9 @@ type TrustInfo struct {
 	Unusual     []string `json:"unusual,omitempty"`
 	Changes     []string `json:"changes,omitempty"` // since the last approval
 	Held        []string `json:"held,omitempty"`    // tools that wait
+	// Flagged are tools, held or not, whose text has no place in a definition: the
+	// tool's id, a space, and what its text does.
+	Flagged []string `json:"flagged,omitempty"`
 	// HeldTool is the held tool that was asked for by its id.
 	HeldTool *HeldTool `json:"held_tool,omitempty"`
 }

@@ -175,7 +175,7 @@ func TestScreenIsClean(t *testing.T) {
 	showProblems(s, []ipc.Problem{{File: evil, Server: evil, Message: evil, Hint: evil}})
 	showSessions(s, []ipc.SessionInfo{{Client: evil, Version: evil, CWD: evil}})
 	s.trustInfo(ipc.TrustInfo{Name: evil, State: evil, Scope: evil, Source: evil, Binary: evil, Argv: []string{evil}, URL: evil,
-		Env: []string{evil}, Headers: []string{evil}, CWD: evil, Unusual: []string{evil}, Changes: []string{evil}, Held: []string{evil}, Fingerprint: evil})
+		Env: []string{evil}, Headers: []string{evil}, CWD: evil, Unusual: []string{evil}, Changes: []string{evil}, Held: []string{evil}, Flagged: []string{evil}, Fingerprint: evil})
 	s.signature(json.RawMessage(`{"inputSchema":{"properties":{"\u001b[31mred":{"type":"\u001b","description":"\u001b[31m","enum":["\u001b"]}}}}`))
 	s.text(evil)
 	if got := b.String(); got != clean(got) {

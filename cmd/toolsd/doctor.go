@@ -79,6 +79,7 @@ var checks = []struct {
 	{"tool-patterns", "what pinned and categories name without effect", checkPatterns},
 	{"tool-schemas", "schemas that clients or models refuse", checkSchemas},
 	{"tool-names", "names over the limit of clients", checkNames},
+	{"tool-texts", "texts of tools that steer the agent or hide something", checkTexts},
 }
 
 // patient is what the checks look at, found out once.

@@ -83,6 +83,7 @@ func TestDoctorCodesAreStable(t *testing.T) {
 	for _, code := range []string{
 		"directories", "disk-space", "lock", "socket", "daemon", "version-skew", "leftover-processes", "service", "state-files", "index-file", "inotify",
 		"login-shell", "config-files", "client-files", "variables", "commands", "servers", "trust", "duplicate-servers", "direct-servers", "tool-schemas", "tool-names",
+		"tool-texts",
 	} {
 		if !slices.Contains(codes, code) {
 			t.Errorf("the code %s is gone", code)

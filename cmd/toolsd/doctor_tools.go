@@ -18,6 +18,7 @@ import (
 	"github.com/toolsd/toolsd/daemon"
 	"github.com/toolsd/toolsd/index"
 	"github.com/toolsd/toolsd/index/tool"
+	"github.com/toolsd/toolsd/ipc"
 	"github.com/toolsd/toolsd/platform"
 )
 
@@ -218,6 +219,28 @@ func checkNames(p *patient) []finding {
 	}
 	if len(out) == 0 {
 		out = append(out, good("", "%s, all short enough", count(len(p.tools), "name", "names")))
+	}
+	return out
+}
+
+// checkTexts tells what the daemon flags. Without one, nobody knows here whose tools
+// may be spoken of.
+func checkTexts(p *patient) []finding {
+	if p.status == nil {
+		return nil
+	}
+	list, err := p.client.Trust(p.ctx, ipc.TrustRequest{Action: ipc.TrustShow, CWD: p.cwd})
+	if err != nil {
+		return []finding{warning("", "what the daemon flags is not known: %v", err)}
+	}
+	var out []finding
+	for _, s := range list.Servers {
+		for _, f := range s.Flagged {
+			out = append(out, warning(s.Name, "the text of %s", f).do("`toolsd trust %s` lists what is flagged, `toolsd distrust %s` stops it", s.Name, s.Name))
+		}
+	}
+	if len(out) == 0 {
+		out = append(out, good("", "none that is flagged"))
 	}
 	return out
 }

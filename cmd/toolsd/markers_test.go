@@ -106,6 +106,15 @@ func TestHiddenCharactersOnATerminal(t *testing.T) {
 			t.Errorf("completing %q offers %s", args, strings.Join(found[:min(len(found), 4)], "; "))
 		}
 	}
+	const flag = "carries hidden characters" // what was taken out is told of
+	for _, args := range [][]string{{"why", "evil::good"}, {"trust", "list"}, {"trust", "evil"}} {
+		if out := w.run(t, args...); !strings.Contains(out, flag) {
+			t.Errorf("toolsd %s does not flag it: %s", strings.Join(args, " "), out)
+		}
+	}
+	if found := w.doctor(t); !finds(found, "tool-texts", statusWarn, "evil::good "+flag) {
+		t.Errorf("doctor does not flag it: %+v", found)
+	}
 	if got := w.run(t, "call", "evil::good", "--json"); got != result+"\n" {
 		t.Errorf("--json printed %q, want %q", got, result+"\n")
 	}

@@ -99,8 +99,13 @@ func (a *app) listTrust(ctx context.Context) error {
 			s.line("no server is configured here")
 		}
 		for _, t := range list.Servers {
-			if waits(t) || len(t.Held) > 0 {
+			switch {
+			case waits(t) || len(t.Held) > 0:
 				s.trustInfo(t)
+			case len(t.Flagged) > 0:
+				s.line("")
+				s.line("%s  %s", s.style(bold, cleanLine(t.Name)), s.style(trustStyle(t.State), cleanLine(t.State)))
+				s.flagged(t)
 			}
 		}
 	})
@@ -240,6 +245,7 @@ func nothingWaits(s *screen, servers []ipc.TrustInfo, name string) {
 		for _, id := range t.Held {
 			s.line("    held: %s", cleanLine(id))
 		}
+		s.flagged(t)
 	}
 }
 
@@ -282,8 +288,8 @@ func (s *screen) heldTool(t *ipc.HeldTool, server ipc.TrustInfo) {
 	for _, c := range t.Changes {
 		s.hanging("  "+s.style(dim, fmt.Sprintf("%-12s", "changed"))+" ", 15, yellow, c)
 	}
-	for _, u := range server.Unusual {
-		if about, found := strings.CutPrefix(u, t.ToolID+" "); found {
+	for _, f := range server.Flagged {
+		if about, found := strings.CutPrefix(f, t.ToolID+" "); found {
 			s.hanging("  "+s.style(dim, fmt.Sprintf("%-12s", "unusual"))+" ", 15, yellow, "its text "+about)
 		}
 	}
@@ -319,5 +325,13 @@ func (s *screen) trustInfo(t ipc.TrustInfo) {
 	for _, h := range t.Held {
 		field("held tool", cleanLine(h))
 	}
+	s.flagged(t)
 	field("fingerprint", cleanLine(t.Fingerprint))
+}
+
+// flagged warns of tools whose text has no place in a definition.
+func (s *screen) flagged(t ipc.TrustInfo) {
+	for _, f := range t.Flagged {
+		s.hanging("  "+s.style(dim, fmt.Sprintf("%-12s", "unusual"))+" ", 15, yellow, f)
+	}
 }
