@@ -582,8 +582,9 @@ func TestAFullDisk(t *testing.T) {
 	t.Cleanup(func() { r.stop() }) // before the file system goes
 	r.untilState("ours", ipc.StatePending)
 	r.approve("ours", m.project)
-	r.untilState("ours", ipc.StateReady)
-	r.untilState("lab", ipc.StateReady)
+	for _, name := range []string{"ours", "lab", "other"} {
+		r.untilState(name, ipc.StateReady)
+	}
 
 	full := filepath.Join(m.dirs.State, "full")
 	f, err := os.Create(full)
