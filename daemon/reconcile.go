@@ -81,15 +81,16 @@ func (d *Daemon) reconcileLoop(ctx context.Context) {
 // everyone who depends on it.
 func (d *Daemon) reconcile() {
 	snapshot := d.watcher.Latest()
+	effective := d.settingsOf(snapshot)
 	servers := make([]*server, 0, len(snapshot.Servers))
 	for _, s := range snapshot.Servers {
 		if d.isSelf(s.Server) {
 			continue
 		}
-		servers = append(servers, d.judge(s, snapshot.Settings))
+		servers = append(servers, d.judge(s, effective))
 	}
 	w := newWorld(servers)
-	w.settings = snapshot.Settings
+	w.settings = effective
 	w.of, w.complete = snapshot, snapshot.Complete
 	w.problems = slices.Clone(snapshot.Problems)
 	before := d.world.Load()
@@ -125,6 +126,28 @@ func (d *Daemon) reconcile() {
 		}
 	}
 	d.wakeSessions()
+}
+
+// settingsOf are the settings of a snapshot. Where a file of them is there and
+// cannot be read, those of trust are the last known ones: nothing is allowed
+// because nobody knows what was forbidden.
+func (d *Daemon) settingsOf(snapshot *watcher.Snapshot) settings.Settings {
+	s := snapshot.Settings
+	switch {
+	case !snapshot.Complete: // it has no servers, and no settings yet
+	case snapshot.SettingsUnread:
+		if d.trust.Rules().Ask {
+			s.Trust.UserScope = "ask"
+		}
+		if d.trust.Rules().Hold {
+			s.Trust.Tools = "hold"
+		}
+	default:
+		if err := d.trust.SetRules(trust.Rules{Ask: s.Trust.UserScope == "ask", Hold: s.Trust.Tools == "hold"}); err != nil {
+			d.log.Warn("remembering the settings of trust", "cause", err)
+		}
+	}
+	return s
 }
 
 // isSelf reports whether an entry runs this very program as an agent would,

@@ -288,6 +288,34 @@ func TestHeldToolsWaitForApproval(t *testing.T) {
 	}
 }
 
+// TestSettingsOfTrustOutliveTheirFile starts with a config.json that cannot be
+// read: what it forbade is still forbidden, and nothing else.
+func TestSettingsOfTrustOutliveTheirFile(t *testing.T) {
+	m := newMachine(t)
+	m.write(filepath.Join(m.home, ".cursor", "mcp.json"), object{"mcpServers": object{"lab": fault("ok")}})
+	cut := func() { m.write(m.dirs.ConfigFile, `{"trust": {"userScope": "as`) }
+	state := func(want ipc.ServerState) {
+		t.Helper()
+		r := m.start()
+		r.until("the settings are known", func() bool { return r.server("lab").State == want })
+		if err := r.stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cut()
+	state(ipc.StateReady) // nobody ever asked
+	m.write(m.dirs.ConfigFile, `{"trust": {"userScope": "ask"}}`)
+	state(ipc.StatePending)
+	cut()
+	state(ipc.StatePending)
+	m.write(m.dirs.ConfigFile, "") // by a full disk
+	state(ipc.StatePending)
+	m.write(m.dirs.ConfigFile, `{}`)
+	state(ipc.StateReady)
+	cut()
+	state(ipc.StateReady)
+}
+
 func TestItsOwnEntryIsSkipped(t *testing.T) {
 	m := newMachine(t)
 	exe, err := os.Executable()

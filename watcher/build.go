@@ -34,6 +34,9 @@ func (l *loop) build() *Snapshot {
 			}
 			told[f.loc.Root] = told[f.loc.Root] || f.slow
 		}
+		if f.kind == own && f.text == nil && (f.slow || len(f.fault) > 0) {
+			s.SettingsUnread = true
+		}
 		for _, written := range f.content.Servers {
 			if why := layers.overrules(f, written.Name); why != "" {
 				if why != silently {

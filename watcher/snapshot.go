@@ -15,7 +15,10 @@ type Snapshot struct {
 	Problems []clientconfig.Problem
 	Settings settings.Settings
 	Values   []settings.Value // every setting with its origin
-	Projects []string         // roots of the projects whose files are part of this snapshot
+	// SettingsUnread says that config.json or the managed file is there, but could
+	// not be read since the watcher runs: Settings lack what it says.
+	SettingsUnread bool
+	Projects       []string // roots of the projects whose files are part of this snapshot
 	// Complete is false only for the snapshot that Latest returns before the files
 	// were read for the first time: it says nothing about what is configured.
 	Complete bool

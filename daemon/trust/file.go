@@ -37,6 +37,7 @@ type state struct {
 	Former   map[Subject]approval       `json:"former"` // not valid any more; kept to show what is different
 	Revoked  map[Subject]time.Time      `json:"revoked"`
 	Tools    map[Subject]map[string]def `json:"tools"`
+	Rules    Rules                      `json:"rules"`
 	Closed   bool                       `json:"closed"` // revocations were lost: what is not approved waits, user scope too
 	Lost     string                     `json:"lost"`   // why approvals were lost, until the user approved something again
 }

@@ -137,6 +137,32 @@ func (s *Store) Last(subject Subject) (Details, bool) {
 	return a.Details, ok
 }
 
+// Rules are the settings that make something wait.
+type Rules struct {
+	Ask  bool `json:"ask"`  // trust.userScope is ask
+	Hold bool `json:"hold"` // trust.tools is hold
+}
+
+// Rules returns what SetRules was given last, by an earlier daemon perhaps.
+func (s *Store) Rules() Rules { return s.now.Load().Rules }
+
+// SetRules remembers the settings, for a start at which their file cannot be read:
+// a config.json that a full disk cut off must not let everything run. It is cheap
+// when they are the same.
+func (s *Store) SetRules(r Rules) error {
+	if s.Rules() == r {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next := s.now.Load().clone()
+	next.Rules = r
+	next.Writes++
+	s.now.Store(next)
+	s.disk[0].behind, s.disk[1].behind = true, true
+	return s.flush()
+}
+
 // Projects returns the roots of the projects that have an approved server, sorted.
 func (s *Store) Projects() []string {
 	roots := map[string]bool{}

@@ -97,8 +97,13 @@ func (l *loader) readLocked(root *node) {
 // layer takes over what the file says and is not locked.
 func (l *loader) layer(root *node, origin string, locked []string) {
 	l.check(root, "", topNames())
+	group := root.member("trust")
+	odd := group != nil && group.value.kind != '{'
 	for _, k := range keys {
 		m := find(root, k.name)
+		if odd && !isLocked(locked, k.name) && l.settings.forbid(k.name) {
+			l.origin[k.name] = origin
+		}
 		if m == nil {
 			continue
 		}
@@ -107,7 +112,7 @@ func (l *loader) layer(root *node, origin string, locked []string) {
 			continue
 		}
 		if !k.isMap() {
-			if k.read(&l.settings, &m.value, l.report) {
+			if k.read(&l.settings, &m.value, l.report) || l.settings.forbid(k.name) {
 				l.origin[k.name] = origin
 			}
 			continue

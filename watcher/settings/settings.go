@@ -3,7 +3,8 @@
 // config.json without losing a comment.
 //
 // Nothing in these files is fatal: what cannot be used is a problem with its
-// place, and the next lower layer's value holds. The servers of the two files are
+// place, and the next lower layer's value holds; of the settings of trust, the one
+// that forbids, since a misspelled "ask" must not allow. The servers of the two files are
 // not read here but by clientconfig, like those of every other client. All
 // functions are pure and safe for concurrent use.
 package settings
@@ -56,6 +57,20 @@ func Default() Settings {
 		ToolSearch: ToolSearch{Enabled: true, MinPct: 5, MinTokens: 50000, ContextWindow: 200000, MaxResults: 5},
 		Trust:      Trust{UserScope: "auto", Tools: "show"},
 	}
+}
+
+// forbid gives a setting of trust the value that forbids. It reports whether the
+// key is one.
+func (s *Settings) forbid(key string) bool {
+	switch key {
+	case "trust.userScope":
+		s.Trust.UserScope = "ask"
+	case "trust.tools":
+		s.Trust.Tools = "hold"
+	default:
+		return false
+	}
+	return true
 }
 
 // Where a value comes from.

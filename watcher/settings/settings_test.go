@@ -79,6 +79,30 @@ func TestWrongValueKeepsTheLowerLayer(t *testing.T) {
 	}
 }
 
+// TestAMistakeInTrustForbids has values that mean something else than they say.
+func TestAMistakeInTrustForbids(t *testing.T) {
+	for _, c := range []struct {
+		managed, user string
+		want          Trust
+	}{
+		{"", `{"trust": {"userScope": "Ask"}}`, Trust{"ask", "show"}},
+		{"", `{"trust": {"tools": true}}`, Trust{"auto", "hold"}},
+		{"", `{"trust": "ask"}`, Trust{"ask", "hold"}},
+		{`{"trust": {"userScope": "asks"}}`, `{}`, Trust{"ask", "show"}},
+		{`{"trust": {"userScope": "asks"}, "locked": ["trust"]}`, `{"trust": {"userScope": "auto"}}`, Trust{"ask", "show"}},
+		{`{"trust": {"userScope": "auto"}, "locked": ["trust"]}`, `{"trust": 1}`, Trust{"auto", "show"}}, // the user's has no effect
+		{"", `{"trust": {}}`, Trust{"auto", "show"}},
+	} {
+		s, values, problems := load(c.managed, c.user, nil)
+		if s.Trust != c.want {
+			t.Errorf("%s %s: %v, want %v", c.managed, c.user, s.Trust, c.want)
+		}
+		if v, _ := Find(values, "trust.userScope"); v.Value == "ask" && (v.Origin == FromDefault || len(problems) == 0) {
+			t.Errorf("%s %s: its origin is %s, problems %v", c.managed, c.user, v.Origin, problems)
+		}
+	}
+}
+
 func TestLayers(t *testing.T) {
 	managed := `{"locked": ["trust.userScope", "clients.cursor", "toolSearch.maxResults"],
 		"trust": {"userScope": "ask"}, "clients": {"cursor": false, "zed": false}, "pinned": ["m::m"],
