@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/toolsd/toolsd/daemon/trust"
 	"github.com/toolsd/toolsd/index/tool"
@@ -11,11 +12,18 @@ import (
 	"github.com/toolsd/toolsd/platform"
 )
 
+// trustRead bounds how long a list of what would run waits, after a start, for the
+// login shell, whose start-up files may hang. Then the list says what is not found.
+const trustRead = 3 * time.Second
+
 // Trust lists what a person decides about, approves or revokes. Only here does
 // the definition of a pending server show. Nothing in the shim leads here.
 func (d *Daemon) Trust(ctx context.Context, r ipc.TrustRequest) (*ipc.TrustList, error) {
 	v := d.viewFor(ctx, r.CWD)
 	if r.Action == "" || r.Action == ipc.TrustShow {
+		// What would run is found with the login shell's PATH and variables.
+		_ = d.awaitServers(ctx, trustRead)
+		v = d.world.Load().from(r.CWD)
 		return d.trustList(v, r.Name)
 	}
 	if r.Action == ipc.TrustApprove && len(r.Fingerprints) > 0 {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -285,6 +286,21 @@ func TestHeldToolsWaitForApproval(t *testing.T) {
 	}
 	if _, err := r.call("lab::burn", "{}"); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestWhatWouldRunIsFoundRightAfterAStart asks while the login shell is not heard
+// yet, with whose PATH commands are found.
+func TestWhatWouldRunIsFoundRightAfterAStart(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("sh is not everywhere there")
+	}
+	m := newMachine(t)
+	m.config(object{"lab": object{"command": "sh", "args": []string{"-c", "exit 0"}}}, object{"trust": object{"userScope": "ask"}})
+	r := m.start()
+	l, err := r.client.Trust(t.Context(), ipc.TrustRequest{Name: "lab"})
+	if err != nil || len(l.Servers) != 1 || !filepath.IsAbs(l.Servers[0].Binary) || strings.Contains(strings.Join(l.Servers[0].Unusual, " "), "not found") {
+		t.Errorf("%s %v", ipc.Encode(l), err)
 	}
 }
 
