@@ -82,7 +82,7 @@ func (d *Daemon) problems(v view) []ipc.Problem {
 		if !v.sees(p.Root) {
 			continue
 		}
-		if s := v.server(p.Server); p.Root != "" && (s == nil || s.gate == pending) {
+		if s := v.declared(p.File, p.Server); s == nil && p.Root != "" || s != nil && s.gate == pending {
 			p = p.Withheld()
 		}
 		out = append(out, p)

@@ -430,7 +430,7 @@ func TestMarkersOfHiddenServers(t *testing.T) {
 func TestProblemsOfARepositoryQuoteNothing(t *testing.T) {
 	manyProcesses(t)
 	m := newMachine(t)
-	m.config(object{"lab": fault("ok"), "mine": object{"command": "x", "env": object{inEnum: []string{}}}})
+	m.config(object{"lab": fault("ok"), "mine": object{"command": "x", "env": object{inEnum: []string{}}}, "j": fault("ok", object{"env": object{"N": "1"}})})
 	file := m.project + "/.mcp.json"
 	m.write(file, object{"mcpServers": object{
 		"a": object{"command": true, inName: 1},
@@ -441,6 +441,7 @@ func TestProblemsOfARepositoryQuoteNothing(t *testing.T) {
 		"f": inName,
 		"g": object{"command": inName + "\x00", "cwd": inName, "envFile": inName},
 		"h": object{"url": "unix://" + inName},
+		"j": fault("ok", object{"toolsd": object{inName: 1}}), // of the name of a server that runs
 		"i": object{"command": "${input:" + inName + "}", "args": []string{"${nosuch:" + inName + "}"}},
 	}, inName: 1})
 	m.write(m.project+"/.vscode/mcp.json", `{"servers": {"v": {"command": "`+inName+`", "bad": `+inName+`}}}`)

@@ -140,6 +140,16 @@ func (v view) server(name string) *server {
 	return folded
 }
 
+// declared finds one by where it stands: its name there may be another's here.
+func (v view) declared(file, name string) *server {
+	for _, s := range v.list() {
+		if s.Declared == name && slices.ContainsFunc(s.Sources, func(at clientconfig.Source) bool { return at.File == file }) {
+			return s
+		}
+	}
+	return nil
+}
+
 func (v view) names() []string {
 	var names []string
 	for _, s := range v.list() {

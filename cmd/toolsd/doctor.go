@@ -239,8 +239,15 @@ func (p *patient) mine() []watcher.Server {
 		}
 	}
 	return slices.DeleteFunc(p.visible(), func(s watcher.Server) bool {
-		return s.Source.Scope != clientconfig.User || s.Disabled || s.Rejected || waits[s.Name]
+		return s.Source.Scope != clientconfig.User || s.Disabled || s.Rejected || waits[s.Name] || p.unsure("")
 	})
+}
+
+// unsure reports whether what a file of that project says, or without one of the
+// user's own, may not be shown because nobody knows here what was approved: only
+// the daemon does.
+func (p *patient) unsure(root string) bool {
+	return p.status == nil && (root != "" || p.snapshot.Settings.Trust.UserScope == "ask")
 }
 
 // underLock runs f while no daemon can start. It says whether it did.

@@ -93,8 +93,8 @@ func checkConfigFiles(p *patient) []finding {
 		if problem.File == "" || problem.Root != "" && !watcher.Visible(p.cwd, problem.Root) {
 			continue
 		}
-		if problem.Root != "" && p.status == nil {
-			problem = problem.Withheld() // only the daemon knows what was approved
+		if (problem.Root != "" || problem.Server != "") && p.unsure(problem.Root) {
+			problem = problem.Withheld()
 		}
 		subject := problem.File
 		if problem.Line > 0 {
