@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -109,11 +110,17 @@ func (a *app) afterSettings(args []string, values []settings.Value, path string,
 		a.hint("`toolsd settings <key> <value>` writes to %s", home(path))
 	case len(args) == 2 && values[0].Origin == settings.FromEnvironment:
 		a.hint("it was written, but a variable of the environment overrides it")
-	case len(args) == 2 && (args[0] == "files" || args[0] == "clients" || strings.HasPrefix(args[0], "clients.")):
+	case len(args) == 2 && slices.Contains([]string{"files", "clients", "trust"}, group(args[0])):
 		a.hint("it takes effect at once; `toolsd servers` shows the servers")
 	case len(args) == 2:
 		a.hint("it holds for agents that start from now on")
 	}
+}
+
+// group is the first part of a setting's name.
+func group(key string) string {
+	first, _, _ := strings.Cut(key, ".")
+	return first
 }
 
 func readSettings(path string) (settings.File, error) {
