@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -105,26 +104,23 @@ func (d *Daemon) trustTool(v view, s *server, name string, shown tool.Hash) (*ip
 	if s.gate == pending {
 		return nil, needsTrust(s)
 	}
-	listing, _ := d.index.Snapshot().Listing(s.Key)
-	for _, t := range listing.Tools {
-		if t.Name != name {
-			continue
-		}
-		look := "look at it with `toolsd trust " + t.ID.String() + "`"
-		switch shown {
-		case t.Hash:
-		case "":
-			return nil, ipc.Errorf(ipc.CodeUsage, "approving %s needs the hash that was shown", t.ID).WithHint("%s", look)
-		default:
-			return nil, ipc.Errorf(ipc.CodeNeedsTrust, "the definition of %s changed after it was shown; nothing was approved", t.ID).WithHint("%s", look)
-		}
-		if err := d.trust.ApproveTool(trust.Subject(s.Key), t); err != nil {
-			return nil, notKept("the approval of "+t.ID.String(), err)
-		}
-		d.wakeSessions()
-		return d.trustList(v, s.Name)
+	t := d.listedTool(s, name)
+	if t == nil {
+		return nil, ipc.Errorf(ipc.CodeNotFound, "server %s has no tool %q", s.Name, tool.CleanLine(name)).WithHint("`toolsd trust %s` shows what waits", s.Name)
 	}
-	return nil, ipc.Errorf(ipc.CodeNotFound, "server %s has no tool %q", s.Name, tool.CleanLine(name)).WithHint("`toolsd trust %s` shows what waits", s.Name)
+	look := "look at it with `toolsd trust " + t.ID.String() + "`"
+	switch shown {
+	case t.Hash:
+	case "":
+		return nil, ipc.Errorf(ipc.CodeUsage, "approving %s needs the hash that was shown", t.ID).WithHint("%s", look)
+	default:
+		return nil, ipc.Errorf(ipc.CodeNeedsTrust, "the definition of %s changed after it was shown; nothing was approved", t.ID).WithHint("%s", look)
+	}
+	if err := d.trust.ApproveTool(trust.Subject(s.Key), t); err != nil {
+		return nil, notKept("the approval of "+t.ID.String(), err)
+	}
+	d.wakeSessions()
+	return d.trustList(v, s.Name)
 }
 
 func (d *Daemon) trustList(v view, name string) (*ipc.TrustList, error) {
@@ -137,7 +133,7 @@ func (d *Daemon) trustList(v view, name string) (*ipc.TrustList, error) {
 	if name != "" && len(out.Servers) == 0 {
 		if owner, name := v.serverOf(name); owner != nil {
 			info := d.trustInfo(v, owner)
-			if t, err := d.resolveHeld(owner, owner.Name+"::"+name); err == nil && slices.Contains(info.Held, t.ID.String()) {
+			if t := d.listedTool(owner, name); t != nil && slices.Contains(info.Held, t.ID.String()) {
 				info.HeldTool = &ipc.HeldTool{
 					ToolID: t.ID.String(), Hash: t.Hash, Change: string(d.trust.Changed(trust.Subject(owner.Key), t)),
 					Changes: d.changes(owner.Key, t), Definition: t.Raw,
@@ -190,14 +186,16 @@ func (d *Daemon) trustInfo(v view, s *server) ipc.TrustInfo {
 	return info
 }
 
-func (d *Daemon) resolveHeld(s *server, id string) (*tool.Tool, error) {
+// listedTool returns a tool that a server listed, whether or not anybody may see
+// it, or nil.
+func (d *Daemon) listedTool(s *server, name string) *tool.Tool {
 	listing, _ := d.index.Snapshot().Listing(s.Key)
 	for _, t := range listing.Tools {
-		if t.ID.String() == id {
-			return t, nil
+		if t.Name == name {
+			return t
 		}
 	}
-	return nil, fmt.Errorf("no tool %s", id)
+	return nil
 }
 
 func (d *Daemon) lookPath(name, dir string) (string, error) {

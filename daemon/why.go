@@ -169,27 +169,22 @@ func (d *Daemon) otherNames(v view, key string) func(string) bool {
 // whyMissing explains a tool of a known server that the caller cannot see.
 func (d *Daemon) whyMissing(out *ipc.Why, v view, s *server, name string) {
 	subject := trust.Subject(s.Key)
-	snapshot := d.index.Snapshot()
 	if v.gateOf(s) == open && !s.passes(name) {
 		out.State, out.Found = "hidden", true
 		out.Reasons = append(out.Reasons, "the tool filter of its server hides it in "+s.Source.File)
 		out.Hint = "change the filter there"
 		return
 	}
-	if listing, ok := snapshot.Listing(s.Key); ok && v.gateOf(s) == open {
-		for _, t := range listing.Tools {
-			if t.Name == name && d.trust.Held(subject, t) {
-				out.State, out.Found = "held", true
-				out.Reasons = append(out.Reasons, "trust.tools is hold, and it is not approved")
-				out.Reasons = append(out.Reasons, fmt.Sprintf("its definition is %s since the user's agents last saw it", d.trust.Changed(subject, t)))
-				out.Reasons = append(out.Reasons, d.changes(s.Key, t)...)
-				for _, w := range trust.LintTool(t, d.otherNames(v, s.Key)) {
-					out.Reasons = append(out.Reasons, "its text "+w)
-				}
-				out.Hint = "approve it with `toolsd trust " + t.ID.String() + "`"
-				return
-			}
+	if t := d.listedTool(s, name); t != nil && v.gateOf(s) == open && d.trust.Held(subject, t) {
+		out.State, out.Found = "held", true
+		out.Reasons = append(out.Reasons, "trust.tools is hold, and it is not approved")
+		out.Reasons = append(out.Reasons, fmt.Sprintf("its definition is %s since the user's agents last saw it", d.trust.Changed(subject, t)))
+		out.Reasons = append(out.Reasons, d.changes(s.Key, t)...)
+		for _, w := range trust.LintTool(t, d.otherNames(v, s.Key)) {
+			out.Reasons = append(out.Reasons, "its text "+w)
 		}
+		out.Hint = "approve it with `toolsd trust " + t.ID.String() + "`"
+		return
 	}
 	if v.gateOf(s) == pending {
 		out.Found = true
