@@ -389,6 +389,9 @@ func (d *Daemon) onListing(key string, l upstream.Listing) []*tool.Tool {
 		d.log.Warn("keeping the tools of a server", "server", s.Name, "cause", err)
 	}
 	d.listed.Store(key, true)
+	if now := d.world.Load().byKey[key]; now == nil || now.Name != s.Name {
+		d.reconcileSoon() // the round that removed or renamed it may have come before this list
+	}
 	d.log.Info("listed", "server", s.Name, "tools", len(l.Tools), "dropped", len(l.Problems))
 	d.wakeSessions()
 	d.settle.Reset(settleAfter)

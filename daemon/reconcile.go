@@ -244,10 +244,11 @@ func (d *Daemon) rename(w *world) {
 		if !ok || s == nil || listing.Server == s.Name {
 			continue
 		}
+		renamed := make([]*tool.Tool, len(listing.Tools)) // the others are the snapshot's, which somebody reads
 		for i, t := range listing.Tools {
-			listing.Tools[i] = t.On(s.Name)
+			renamed[i] = t.On(s.Name)
 		}
-		listing.Server = s.Name
+		listing.Server, listing.Tools = s.Name, renamed
 		if err := d.index.Replace(listing); err != nil {
 			d.log.Warn("keeping the tools of a renamed server", "server", s.Name, "cause", err)
 		}

@@ -115,7 +115,7 @@ func matchesAny(globs []string, name string) bool {
 	return false
 }
 
-// servers returns those that exist for this caller, in the world's order.
+// list returns the servers that exist for this caller, in the world's order.
 func (v view) list() []*server {
 	out := make([]*server, 0, len(v.mine))
 	for _, s := range v.servers {

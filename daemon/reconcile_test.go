@@ -1,0 +1,84 @@
+package daemon
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/toolsd/toolsd/daemon/trust"
+	"github.com/toolsd/toolsd/daemon/upstream"
+	"github.com/toolsd/toolsd/index"
+	"github.com/toolsd/toolsd/index/tool"
+	"github.com/toolsd/toolsd/platform"
+	"github.com/toolsd/toolsd/watcher"
+	"github.com/toolsd/toolsd/watcher/clientconfig"
+)
+
+// worldOf is a world with one server, open, of that name.
+func worldOf(key, name string) *world {
+	return newWorld([]*server{{Server: watcher.Server{Server: clientconfig.Server{Name: name}, Key: key}}})
+}
+
+func parsed(t testing.TB, server, raw string) *tool.Tool {
+	t.Helper()
+	one, err := tool.Parse(server, json.RawMessage(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return one
+}
+
+func TestARenamedServerLeavesSnapshotsAlone(t *testing.T) {
+	d := New(Options{})
+	d.index = index.Open(index.Options{})
+	if err := d.index.Replace(index.Listing{Key: "k", Server: "old", Tools: []*tool.Tool{parsed(t, "old", `{"name":"cut"}`)}}); err != nil {
+		t.Fatal(err)
+	}
+	before := d.index.Snapshot()
+	d.rename(worldOf("k", "new"))
+	for _, s := range []struct {
+		snapshot *index.Snapshot
+		want     string
+	}{{before, "old"}, {d.index.Snapshot(), "new"}} {
+		if l, _ := s.snapshot.Listing("k"); l.Server != s.want || len(l.Tools) != 1 || l.Tools[0].Server != s.want {
+			t.Errorf("%s lists %v, want %s", l.Server, l.Tools[0].ID, s.want)
+		}
+	}
+}
+
+// TestAListThatCrossesAReconcile is about a list that was on its way when its
+// server was renamed: that round found no tools to rename.
+func TestAListThatCrossesAReconcile(t *testing.T) {
+	dir := t.TempDir()
+	d := New(Options{Dirs: platform.Dirs{State: dir}})
+	d.names, d.trust = tool.NewNames(nil), trust.Open(filepath.Join(dir, "trust.json"), d.log)
+	d.settle = time.NewTimer(time.Hour)
+	defer d.settle.Stop()
+	crosses := func() {}
+	d.index = index.Open(index.Options{Expose: func(id tool.ID) string {
+		crosses()
+		return d.names.Of(id)
+	}})
+	list := func() bool {
+		d.world.Store(worldOf("k", "old"))
+		d.onListing("k", upstream.Listing{Tools: []*tool.Tool{parsed(t, "old", `{"name":"cut"}`)}})
+		select {
+		case <-d.wake:
+			return true
+		default:
+			return false
+		}
+	}
+	if list() {
+		t.Error("a list by itself makes another world")
+	}
+	crosses = func() { d.world.Store(worldOf("k", "new")) }
+	if !list() {
+		t.Error("the tools of a renamed server keep the old name")
+	}
+	crosses = func() { d.world.Store(newWorld(nil)) }
+	if !list() {
+		t.Error("the tools of a removed server stay in the index")
+	}
+}
