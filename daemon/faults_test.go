@@ -784,3 +784,43 @@ func TestAttachWhileTheWorldChanges(t *testing.T) {
 		}
 	}
 }
+
+// TestAnAgentThatDoesNotReadDelaysNobody is about one that is stopped, with Ctrl-Z
+// say, while a list for it is being written.
+func TestAnAgentThatDoesNotReadDelaysNobody(t *testing.T) {
+	m := newMachine(t)
+	m.config(object{})
+	r := m.start()
+	writing, read := make(chan bool, 1), make(chan bool)
+	s, err := r.Attach(t.Context(), ipc.AttachRequest{Client: "stopped", Mode: ipc.Direct}, ipc.Events{List: func([]ipc.Listed) {
+		select {
+		case writing <- true:
+		default:
+		}
+		<-read
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	defer close(read)
+	m.config(object{"lab": fault("ok")})
+	select {
+	case <-writing:
+	case <-time.After(patience):
+		t.Fatal("no list was sent")
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := r.client.Status(t.Context(), ipc.StatusRequest{CWD: m.project})
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(patience / 3):
+		t.Error("status waits for the agent")
+	}
+}

@@ -63,12 +63,10 @@ func (d *Daemon) Status(ctx context.Context, r ipc.StatusRequest) (*ipc.Status, 
 			ID: s.id, Client: tool.CleanLine(s.request.Client), Version: tool.CleanLine(s.request.Version),
 			CWD: s.request.CWD, Mode: s.mode, Since: s.since.UTC().Truncate(time.Second),
 		}
-		s.turn.Lock()
-		for _, l := range s.sent {
+		for _, l := range *s.sent.Load() {
 			info.Active++
 			info.Tokens += l.Tokens
 		}
-		s.turn.Unlock()
 		out.Sessions = append(out.Sessions, info)
 	}
 	return out, nil

@@ -39,9 +39,9 @@ type attached struct {
 
 	// turn orders the lists that this session is sent. It is held while one is
 	// written, so that a list is out before the answer that made it change; only
-	// this session waits for it.
+	// this session waits for it, and who looks at what was sent does not.
 	turn sync.Mutex
-	sent []ipc.Listed
+	sent atomic.Pointer[[]ipc.Listed]
 }
 
 // attachRead is how long a session waits for the config files of a project that
@@ -62,8 +62,9 @@ func (d *Daemon) Attach(ctx context.Context, r ipc.AttachRequest, events ipc.Eve
 	if s.mode == "" || s.mode == ipc.Auto {
 		s.mode = d.decideMode(v)
 	}
-	s.sent = s.build()
-	s.hello = ipc.Hello{Session: s.id, Mode: s.mode, Servers: d.briefs(v), List: s.sent}
+	list := s.build()
+	s.sent.Store(&list)
+	s.hello = ipc.Hello{Session: s.id, Mode: s.mode, Servers: d.briefs(v), List: list}
 	ctx, cancel := context.WithCancel(ctx)
 	var once sync.Once
 	s.close = func() {
@@ -179,10 +180,10 @@ func (s *attached) refresh() {
 	s.turn.Lock()
 	defer s.turn.Unlock()
 	list := s.build()
-	if slices.EqualFunc(list, s.sent, sameListed) {
+	if slices.EqualFunc(list, *s.sent.Load(), sameListed) {
 		return
 	}
-	s.sent = list
+	s.sent.Store(&list)
 	if s.events.List != nil {
 		s.events.List(list)
 	}
