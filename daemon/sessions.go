@@ -79,6 +79,11 @@ func (d *Daemon) Attach(ctx context.Context, r ipc.AttachRequest, events ipc.Eve
 	d.mu.Unlock()
 	s.hello.Daemon = d.info()
 	context.AfterFunc(ctx, s.close)
+	select {
+	case <-d.ended: // closeSessions may not have found it
+		s.end()
+	default:
+	}
 	s.wake() // what changed since the list was built woke nobody
 	go s.follow()
 	d.log.Info("session", "id", s.id, "client", tool.CleanLine(r.Client), "mode", s.mode)
@@ -103,9 +108,14 @@ func (d *Daemon) detach(s *attached) {
 
 func (d *Daemon) closeSessions() {
 	for _, s := range d.attachedSessions() {
-		s.bye.Store(true)
-		s.close()
+		s.end()
 	}
+}
+
+// end closes a session because the daemon was told to end.
+func (s *attached) end() {
+	s.bye.Store(true)
+	s.close()
 }
 
 func (d *Daemon) attachedSessions() []*attached {

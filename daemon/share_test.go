@@ -367,6 +367,22 @@ func TestByeIsForDaemonsThatWereToldToEnd(t *testing.T) {
 	if !s.Bye() || closed.Bye() {
 		t.Errorf("bye is %v for the daemon's end and %v for our own", s.Bye(), closed.Bye())
 	}
+	// One that begins while the daemon ends is told the same.
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	late, err := r.Daemon.Attach(t.Context(), ipc.AttachRequest{Client: "test"}, ipc.Events{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-late.Done():
+		if !late.Bye() {
+			t.Error("no bye for a session that began at the end")
+		}
+	default:
+		t.Error("a session of a daemon that has ended goes on")
+	}
 }
 
 func TestARemovedSocketComesBack(t *testing.T) {
