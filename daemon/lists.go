@@ -181,12 +181,7 @@ func (d *Daemon) Tools(ctx context.Context, r ipc.ToolsRequest) (*ipc.ToolList, 
 		}
 		r.Category = c.Name
 	}
-	active := map[tool.ID]bool{}
-	for _, s := range d.attachedSessions() {
-		for _, id := range s.Active() {
-			active[id] = true
-		}
-	}
+	active := d.activeIn()
 	out := &ipc.ToolList{Tools: []ipc.ToolEntry{}, Servers: []ipc.ServerTotal{}}
 	for e := range snapshot.All(v.visible) {
 		out.Context.AllTools += e.Tool.Tokens
@@ -201,7 +196,7 @@ func (d *Daemon) Tools(ctx context.Context, r ipc.ToolsRequest) (*ipc.ToolList, 
 		switch {
 		case pinned:
 			entry.Reached = ipc.Pinned
-		case active[e.Tool.ID]:
+		case len(active[toolAt{e.Key, e.Tool.Name}]) > 0:
 			entry.Reached = ipc.Active
 		}
 		entry.Active = entry.Reached != ipc.Deferred

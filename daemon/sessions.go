@@ -231,6 +231,25 @@ func (s *attached) build() []ipc.Listed {
 	return list
 }
 
+// toolAt is a tool by its server's key: the same id may be another one's in
+// another project.
+type toolAt struct{ key, name string }
+
+// activeIn returns for each tool the sessions that have it active.
+func (d *Daemon) activeIn() map[toolAt][]*attached {
+	out := map[toolAt][]*attached{}
+	for _, a := range d.attachedSessions() {
+		v := a.view()
+		for _, id := range a.Active() {
+			if s := v.server(id.Server); s != nil {
+				t := toolAt{s.Key, id.Name}
+				out[t] = append(out[t], a)
+			}
+		}
+	}
+	return out
+}
+
 // find returns the visible tool of exactly that id, or nil.
 func find(snapshot index.Reader, v view, id tool.ID) *tool.Tool {
 	for _, e := range snapshot.Find(id.String(), v.visible) {

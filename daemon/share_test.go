@@ -447,3 +447,53 @@ func TestAnUnusableCacheStopsNothing(t *testing.T) {
 		t.Errorf("%s %v", ipc.Encode(status), err)
 	}
 }
+
+// TestActiveIsSaidOfTheToolItself has an agent in one project and callers in
+// another: a tool of the user is active for both, and one of a project is not the
+// other project's tool of the same id.
+func TestActiveIsSaidOfTheToolItself(t *testing.T) {
+	m := newMachine(t)
+	list := filepath.Join(m.home, "tools.json")
+	m.write(list, `[{"name":"cut","inputSchema":{"type":"object"}}]`)
+	m.config(object{"lab": fault("tools=" + list)})
+	here, there := filepath.Join(m.home, "a"), filepath.Join(m.home, "o")
+	r := m.start()
+	for _, dir := range []string{here, there} {
+		m.write(dir+"/.mcp.json", object{"mcpServers": object{"repo": fault("tools=" + list)}})
+		r.until("the project is read", func() bool {
+			l, err := r.client.Trust(t.Context(), ipc.TrustRequest{Name: "repo", CWD: dir})
+			return err == nil && len(l.Servers) == 1
+		})
+		r.approve("repo", dir)
+		r.until("its server is ready", func() bool {
+			found, err := r.client.Tools(t.Context(), ipc.ToolsRequest{CWD: dir})
+			return err == nil && len(found.Tools) == 2
+		})
+	}
+	s, err := r.client.Attach(t.Context(), ipc.AttachRequest{Client: "agent", CWD: here, Mode: ipc.Search}, ipc.Events{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for _, id := range []string{"lab::cut", "repo::cut"} {
+		if _, err := s.Search(t.Context(), ipc.SearchRequest{ToolID: id}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for dir, want := range map[string]map[string]bool{here: {"lab::cut": true, "repo::cut": true}, there: {"lab::cut": true, "repo::cut": false}} {
+		tools, err := r.client.Tools(t.Context(), ipc.ToolsRequest{CWD: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, one := range tools.Tools {
+			why, err := r.client.Why(t.Context(), ipc.WhyRequest{Subject: one.ToolID, CWD: dir})
+			if err != nil {
+				t.Fatal(err)
+			}
+			said := strings.Contains(strings.Join(why.Reasons, "\n"), "active in agent")
+			if one.Active != want[one.ToolID] || said != want[one.ToolID] {
+				t.Errorf("in %s %s is active: %v in tools, %v in why, want %v", filepath.Base(dir), one.ToolID, one.Active, said, want[one.ToolID])
+			}
+		}
+	}
+}

@@ -114,12 +114,8 @@ func (d *Daemon) whyTool(out *ipc.Why, v view, e index.Entry) {
 		out.Hint = info.Hint
 	}
 	var active []string
-	for _, a := range d.attachedSessions() {
-		for _, id := range a.Active() {
-			if id == t.ID && v.sees(a.request.CWD) {
-				active = append(active, fmt.Sprintf("%s (%s)", tool.CleanLine(a.request.Client), a.id))
-			}
-		}
+	for _, a := range d.activeIn()[toolAt{e.Key, t.Name}] {
+		active = append(active, fmt.Sprintf("%s (%s)", tool.CleanLine(a.request.Client), a.id))
 	}
 	switch {
 	case len(active) > 0:
