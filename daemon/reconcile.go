@@ -191,7 +191,7 @@ func (d *Daemon) judge(w watcher.Server, s settings.Settings) *server {
 	out.fingerprint, out.details = trust.FingerprintOf(w.Written, w.Server, w.Source.Root)
 	asks := w.Source.Scope != clientconfig.User || s.Trust.UserScope == "ask"
 	switch {
-	case w.Rejected, d.trust.Revoked(subject), asks && !d.trust.Approved(subject, out.fingerprint):
+	case w.Rejected, d.trust.Barred(subject), asks && !d.trust.Approved(subject, out.fingerprint):
 		out.gate = pending
 	case w.Disabled:
 		out.gate = disabled

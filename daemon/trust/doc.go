@@ -8,8 +8,9 @@
 // beside it never grants anything; it only keeps revocations, and what to compare
 // a server with, over the loss of the file.
 //
-// Reads (Approved, Revoked, Held, Changed) take no lock and do no I/O: they are
-// asked at every read of every verb. A Store is safe for concurrent use.
+// What is asked at every read of every verb (Decisions) takes no lock and does no
+// I/O. Read gives it to a program that does not own the files. A Store is safe for
+// concurrent use.
 //
 // The package also holds what a person is told before approving (Describe,
 // Unusual, LintTool, Details.Changes), and the Redactor that keeps secrets out of

@@ -20,15 +20,21 @@ import (
 // the watcher gives to its place.
 type Subject string
 
+// Decisions are what the user decided, and what was seen. They take no lock and do
+// no I/O.
+type Decisions struct {
+	now atomic.Pointer[state] // never changed after it was stored
+}
+
 // Store is the state on the disk and in memory.
 type Store struct {
+	Decisions
 	path string
 	log  *slog.Logger
 
 	mu   sync.Mutex // held over a change and its write, never by a reader
 	disk [2]onDisk  // the file and its copy; guarded by mu
 
-	now   atomic.Pointer[state]  // never changed after it was stored
 	fault atomic.Pointer[string] // what could not be written; nil when all is
 }
 
@@ -48,37 +54,20 @@ type onDisk struct {
 // only, and only when the copy is not newer.
 func Open(path string, log *slog.Logger) *Store {
 	s := &Store{path: path, log: log}
-	file, err := readState(path)
-	copied, copyErr := readState(path + prevSuffix)
-	s.disk = [2]onDisk{{unfit: isUnfit(err)}, {unfit: isUnfit(copyErr)}}
+	file, copied := readKept(path), readKept(path+prevSuffix)
+	s.disk = [2]onDisk{{unfit: isUnfit(file.err)}, {unfit: isUnfit(copied.err)}}
 	if s.disk[1].unfit {
-		log.Warn("the previous copy of the approvals is not fit", "cause", copyErr)
+		log.Warn("the previous copy of the approvals is not fit", "cause", copied.err)
 	}
-	loaded := newState()
-	switch {
-	case err == nil && (copyErr != nil || copied.Writes <= file.Writes):
-		loaded = file
-	case errors.Is(err, errAbsent) && errors.Is(copyErr, errAbsent): // the first start
-	case err == nil:
-		loaded = copied.withoutApprovals()
-		loaded.Lost = fmt.Sprintf("%s is older than its copy, so somebody put it back; nothing is approved", path)
-	case copyErr == nil:
-		loaded = copied.withoutApprovals()
-		loaded.Lost = fmt.Sprintf("%v; nothing is approved", err)
-	default:
-		// Which servers of the user's own files were revoked is lost with the
-		// two files, so those wait as well.
-		loaded.Closed = true
-		loaded.Lost = fmt.Sprintf("%v; nothing is approved, and every server waits", err)
-	}
+	loaded := together(path, file, copied)
 	s.now.Store(loaded)
 	// Both files are made whole at once, so that a second fault does not bring
 	// back what the first one left on the disk.
-	if loaded == file {
-		s.disk[1].behind = copyErr != nil
+	if loaded == file.state {
+		s.disk[1].behind = copied.err != nil
 	} else if loaded.Lost != "" {
 		log.Error("reading the approvals", "problem", loaded.Lost)
-		s.disk[0] = onDisk{unfit: !errors.Is(err, errAbsent), behind: true, allows: err == nil}
+		s.disk[0] = onDisk{unfit: !errors.Is(file.err, errAbsent), behind: true, allows: file.err == nil}
 		s.disk[1].behind = true
 		loaded.Writes++
 	}
@@ -86,6 +75,48 @@ func Open(path string, log *slog.Logger) *Store {
 		log.Error("writing the approvals", "cause", err)
 	}
 	return s
+}
+
+// Read returns what Open would find at path, and writes nothing: for who is not
+// the owner of the files.
+func Read(path string) *Decisions {
+	d := new(Decisions)
+	d.now.Store(together(path, readKept(path), readKept(path+prevSuffix)))
+	return d
+}
+
+// kept is one of the two files as it was read.
+type kept struct {
+	state *state // nil with err
+	err   error
+}
+
+func readKept(path string) kept {
+	s, err := readState(path)
+	return kept{s, err}
+}
+
+// together is what the file and its copy say, as Open promises it. It is the
+// file's own state, or a new one.
+func together(path string, file, copied kept) *state {
+	loaded := newState()
+	switch {
+	case file.err == nil && (copied.err != nil || copied.state.Writes <= file.state.Writes):
+		loaded = file.state
+	case errors.Is(file.err, errAbsent) && errors.Is(copied.err, errAbsent): // the first start
+	case file.err == nil:
+		loaded = copied.state.withoutApprovals()
+		loaded.Lost = fmt.Sprintf("%s is older than its copy, so somebody put it back; nothing is approved", path)
+	case copied.err == nil:
+		loaded = copied.state.withoutApprovals()
+		loaded.Lost = fmt.Sprintf("%v; nothing is approved", file.err)
+	default:
+		// Which servers of the user's own files were revoked is lost with the
+		// two files, so those wait as well.
+		loaded.Closed = true
+		loaded.Lost = fmt.Sprintf("%v; nothing is approved, and every server waits", file.err)
+	}
+	return loaded
 }
 
 // Problem says what is wrong with the file; empty when nothing is. That
@@ -109,27 +140,30 @@ func (s *Store) Hint() string {
 }
 
 // Approved reports whether the user approved this server as it is now.
-func (s *Store) Approved(subject Subject, fp Fingerprint) bool {
-	a, ok := s.now.Load().Approved[subject]
+func (d *Decisions) Approved(subject Subject, fp Fingerprint) bool {
+	a, ok := d.now.Load().Approved[subject]
 	return ok && fp != "" && a.Fingerprint == fp
 }
 
-// Revoked reports whether a server must not run even where no approval is asked
+// Barred reports whether a server must not run even where no approval is asked
 // for: the user said so, or what the user said is lost. An approval that was
 // given after that ends it, for the approved fingerprint.
-func (s *Store) Revoked(subject Subject) bool {
-	now := s.now.Load()
-	if _, ok := now.Revoked[subject]; ok {
-		return true
-	}
+func (d *Decisions) Barred(subject Subject) bool {
+	now := d.now.Load()
 	_, approved := now.Approved[subject]
-	return now.Closed && !approved
+	return d.Revoked(subject) || now.Closed && !approved
+}
+
+// Revoked reports whether the user took the approval of a server back.
+func (d *Decisions) Revoked(subject Subject) bool {
+	_, ok := d.now.Load().Revoked[subject]
+	return ok
 }
 
 // Last returns what was approved last for a server, or was before the approval
 // was revoked or lost, to show what is different now.
-func (s *Store) Last(subject Subject) (Details, bool) {
-	now := s.now.Load()
+func (d *Decisions) Last(subject Subject) (Details, bool) {
+	now := d.now.Load()
 	if a, ok := now.Approved[subject]; ok {
 		return a.Details, true
 	}
@@ -144,7 +178,7 @@ type Rules struct {
 }
 
 // Rules returns what SetRules was given last, by an earlier daemon perhaps.
-func (s *Store) Rules() Rules { return s.now.Load().Rules }
+func (d *Decisions) Rules() Rules { return d.now.Load().Rules }
 
 // SetRules remembers the settings, for a start at which their file cannot be read:
 // a config.json that a full disk cut off must not let everything run. It is cheap
@@ -164,9 +198,9 @@ func (s *Store) SetRules(r Rules) error {
 }
 
 // Projects returns the roots of the projects that have an approved server, sorted.
-func (s *Store) Projects() []string {
+func (d *Decisions) Projects() []string {
 	roots := map[string]bool{}
-	for _, a := range s.now.Load().Approved {
+	for _, a := range d.now.Load().Approved {
 		if a.Details.Root != "" {
 			roots[a.Details.Root] = true
 		}

@@ -52,7 +52,7 @@ func must(t testing.TB, err error) {
 func TestApprovalSurvivesARestart(t *testing.T) {
 	path := storePath(t)
 	s := Open(path, quiet)
-	if s.Problem() != "" || s.Approved(server, fp1) || s.Revoked(server) {
+	if s.Problem() != "" || s.Approved(server, fp1) || s.Barred(server) {
 		t.Fatal("a first start must approve and revoke nothing, without a problem")
 	}
 	must(t, s.Approve(server, fp1, Details{Root: "/b", Command: "node"}))
@@ -84,15 +84,18 @@ func TestRevocationHoldsForEveryScope(t *testing.T) {
 	must(t, s.Revoke(server))
 	must(t, s.Revoke(mine)) // never approved: user scope
 	for _, s := range []*Store{s, Open(path, quiet)} {
-		if s.Approved(server, fp1) || !s.Revoked(server) || !s.Revoked(mine) || s.Revoked(other) {
-			t.Error("both servers must be revoked, and no other")
+		if s.Approved(server, fp1) || !s.Barred(server) || !s.Barred(mine) || s.Barred(other) {
+			t.Error("both servers must be barred, and no other")
+		}
+		if !s.Revoked(server) || !s.Revoked(mine) || s.Revoked(other) {
+			t.Error("the user took both back, and no other")
 		}
 		if last, ok := s.Last(server); !ok || last.Command != "node" {
 			t.Error("what was approved before must stay to compare with")
 		}
 	}
 	must(t, s.Approve(mine, fp2, Details{}))
-	if s.Revoked(mine) || Open(path, quiet).Revoked(mine) {
+	if s.Barred(mine) || Open(path, quiet).Barred(mine) {
 		t.Error("a new approval ends the revocation")
 	}
 }
@@ -120,7 +123,7 @@ func TestInvariant2NoProjectServerRunsBeforeItsPresentFingerprintWasApproved(t *
 						rt.Fatalf("approved(%s, %s) = %v, want %v", subject, fp, got, want)
 					}
 				}
-				if revoked[subject] && !s.Revoked(subject) {
+				if revoked[subject] && !s.Barred(subject) {
 					rt.Fatalf("the revocation of %s is gone", subject)
 				}
 			}
@@ -183,10 +186,10 @@ func TestEveryDamageApprovesNothing(t *testing.T) {
 		if s.Problem() == "" || s.Hint() == "" {
 			t.Fatalf("%s: no problem is told", what)
 		}
-		if !s.Revoked(mine) {
+		if !s.Barred(mine) {
 			t.Fatalf("%s: a revocation is lost", what)
 		}
-		if s.Revoked(other) {
+		if s.Barred(other) {
 			t.Fatalf("%s: a server of the user waits although all revocations are known", what)
 		}
 		if last, ok := s.Last(server); !ok || last.Command != "x" {
@@ -209,7 +212,7 @@ func TestEveryDamageApprovesNothing(t *testing.T) {
 		t.Errorf("problem: %s", p)
 	}
 	must(t, os.Remove(path))
-	if s := Open(path, quiet); s.Approved(server, fp1) || !s.Revoked(mine) || s.Problem() == "" {
+	if s := Open(path, quiet); s.Approved(server, fp1) || !s.Barred(mine) || s.Problem() == "" {
 		t.Error("a removed file must be noticed by its copy")
 	}
 }
@@ -221,21 +224,24 @@ func TestBothFilesDamagedMakesEveryServerWait(t *testing.T) {
 	must(t, os.WriteFile(path, nil, 0o600))
 	must(t, os.WriteFile(path+prevSuffix, []byte("x"), 0o600))
 	s = Open(path, quiet)
-	if s.Approved(server, fp1) || !s.Revoked(mine) || !s.Revoked(server) {
+	if s.Approved(server, fp1) || !s.Barred(mine) || !s.Barred(server) {
 		t.Error("everything must wait, user scope too")
+	}
+	if s.Revoked(mine) || s.Revoked(server) {
+		t.Error("what waits because the file is lost was taken back by nobody")
 	}
 	must(t, s.Approve(mine, fp2, Details{}))
 	for _, s := range []*Store{s, Open(path, quiet)} {
-		if s.Revoked(mine) || !s.Approved(mine, fp2) {
+		if s.Barred(mine) || !s.Approved(mine, fp2) {
 			t.Error("what is approved then does not wait any more")
 		}
-		if !s.Revoked(other) || s.Problem() == "" {
+		if !s.Barred(other) || s.Problem() == "" {
 			t.Error("the rest waits on, also after a restart, and that is said")
 		}
 	}
 	must(t, s.ApproveAll([]Approval{{server, fp1, Details{}}}))
 	for _, s := range []*Store{s, Open(path, quiet)} {
-		if s.Revoked(other) || s.Problem() != "" || !s.Approved(server, fp1) {
+		if s.Barred(other) || s.Problem() != "" || !s.Approved(server, fp1) {
 			t.Error("the answer to all of them ends it")
 		}
 	}
@@ -308,6 +314,50 @@ func TestUnfitFilesAreRefused(t *testing.T) {
 	}
 }
 
+// TestReadWritesNothing compares what Read and Open find, in a directory that stays
+// as it is.
+func TestReadWritesNothing(t *testing.T) {
+	path := storePath(t)
+	files := func() map[string]string {
+		out := map[string]string{}
+		entries, err := os.ReadDir(filepath.Dir(path))
+		must(t, err)
+		for _, e := range entries {
+			data, err := os.ReadFile(filepath.Join(filepath.Dir(path), e.Name()))
+			must(t, err)
+			out[e.Name()] = string(data)
+		}
+		return out
+	}
+	read := func() *Decisions {
+		t.Helper()
+		before := files()
+		d := Read(path)
+		if !maps.Equal(before, files()) {
+			t.Error("reading wrote something")
+		}
+		return d
+	}
+	if d := read(); d.Approved(server, fp1) || d.Barred(mine) {
+		t.Error("where there is no file, something is decided")
+	}
+	s := Open(path, quiet)
+	must(t, s.Approve(server, fp1, Details{}))
+	must(t, s.Revoke(mine))
+	must(t, s.SetRules(Rules{Ask: true}))
+	if d := read(); !d.Approved(server, fp1) || !d.Revoked(mine) || d.Barred(other) || !d.Rules().Ask {
+		t.Error("what was decided is not what is read")
+	}
+	must(t, os.WriteFile(path, []byte("x"), 0o600))
+	if d := read(); d.Approved(server, fp1) || !d.Barred(mine) || d.Barred(other) {
+		t.Error("a damaged file approves, or a revocation is lost with it")
+	}
+	must(t, os.WriteFile(path+prevSuffix, nil, 0o600))
+	if d := read(); !d.Barred(other) {
+		t.Error("with both files lost, a server does not wait")
+	}
+}
+
 func TestRevokeThenRollback(t *testing.T) {
 	path := storePath(t)
 	s := Open(path, quiet)
@@ -317,7 +367,7 @@ func TestRevokeThenRollback(t *testing.T) {
 	must(t, s.Revoke(server))
 	must(t, os.WriteFile(path, old, 0o600))
 	s = Open(path, quiet)
-	if s.Approved(server, fp1) || !s.Revoked(server) || !strings.Contains(s.Problem(), "older") {
+	if s.Approved(server, fp1) || !s.Barred(server) || !strings.Contains(s.Problem(), "older") {
 		t.Errorf("putting the older file back opened what was revoked: %q", s.Problem())
 	}
 	// The same for an approval that another one replaced.
@@ -358,7 +408,7 @@ func TestUnwritable(t *testing.T) {
 	if s.Problem() != "" {
 		t.Errorf("the problem stays after it was written: %s", s.Problem())
 	}
-	if s = Open(path, quiet); s.Approved(server, fp1) || !s.Revoked(server) {
+	if s = Open(path, quiet); s.Approved(server, fp1) || !s.Barred(server) {
 		t.Error("Sync did not write the revocation")
 	}
 }
@@ -375,7 +425,7 @@ func checkUnwritable(t *testing.T, s *Store, path string) {
 	if err == nil || !strings.Contains(err.Error(), "only until the daemon ends") {
 		t.Errorf("revoking without a disk says %v", err)
 	}
-	if s.Approved(server, fp1) || !s.Revoked(server) {
+	if s.Approved(server, fp1) || !s.Barred(server) {
 		t.Error("the revocation must hold in memory at once")
 	}
 	if s.Problem() == "" || s.Hint() == "" {
@@ -410,16 +460,16 @@ func TestFullDisk(t *testing.T) {
 	if err := s.Revoke(server); err == nil || !strings.Contains(err.Error(), "the next start will approve nothing") {
 		t.Errorf("revoking on a full disk says %v", err)
 	}
-	if s.Approved(server, fp1) || !s.Revoked(server) || !s.Approved(other, fp2) || s.Problem() == "" {
+	if s.Approved(server, fp1) || !s.Barred(server) || !s.Approved(other, fp2) || s.Problem() == "" {
 		t.Error("in memory, exactly that server must be revoked, and the problem told")
 	}
-	if again := Open(path, quiet); again.Approved(server, fp1) || again.Approved(other, fp2) || !again.Revoked(server) || again.Problem() == "" {
+	if again := Open(path, quiet); again.Approved(server, fp1) || again.Approved(other, fp2) || !again.Barred(server) || again.Problem() == "" {
 		t.Error("a start on the full disk must let nothing run")
 	}
 	must(t, os.Remove(filler))
 	must(t, s.Sync())
 	for _, s := range []*Store{s, Open(path, quiet)} {
-		if s.Approved(server, fp1) || !s.Revoked(server) || !s.Approved(other, fp2) || s.Problem() != "" {
+		if s.Approved(server, fp1) || !s.Barred(server) || !s.Approved(other, fp2) || s.Problem() != "" {
 			t.Errorf("with room again, the state is not whole: %q", s.Problem())
 		}
 	}
@@ -455,7 +505,7 @@ func TestConcurrentUse(t *testing.T) {
 		wg.Go(func() {
 			for range 300 {
 				s.Approved(subject, "1")
-				s.Revoked(subject)
+				s.Barred(subject)
 				s.Held(subject, one)
 				s.Last(subject)
 				s.Projects()

@@ -81,8 +81,8 @@ func changeOf(seen map[string]def, t *tool.Tool) Change {
 }
 
 // Changed says how a tool differs from what was seen, Renamed counting as Added.
-func (s *Store) Changed(subject Subject, t *tool.Tool) Change {
-	seen, known := s.now.Load().Tools[subject]
+func (d *Decisions) Changed(subject Subject, t *tool.Tool) Change {
+	seen, known := d.now.Load().Tools[subject]
 	if !known {
 		return Unchanged
 	}
@@ -90,8 +90,8 @@ func (s *Store) Changed(subject Subject, t *tool.Tool) Change {
 }
 
 // Held reports whether a tool waits for the user where trust.tools is "hold".
-func (s *Store) Held(subject Subject, t *tool.Tool) bool {
-	return s.Changed(subject, t) != Unchanged
+func (d *Decisions) Held(subject Subject, t *tool.Tool) bool {
+	return d.Changed(subject, t) != Unchanged
 }
 
 // SawTool remembers that the user's agents were shown definitions, so that they
