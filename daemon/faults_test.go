@@ -537,6 +537,17 @@ func TestAnUnfitTrustFile(t *testing.T) {
 			}) {
 				t.Errorf("status does not say so: %s %v", ipc.Encode(status.Problems), err)
 			}
+			// What waits because the files are lost was taken back by nobody.
+			for name, want := range map[string]string{"lab": map[bool]string{true: "pending", false: "auto"}[harm.both], "banned": map[bool]string{true: "pending", false: "revoked"}[harm.both]} {
+				l, err := r.client.Trust(t.Context(), ipc.TrustRequest{Name: name})
+				if err != nil || len(l.Servers) != 1 || l.Servers[0].State != want {
+					t.Errorf("%s is not %s: %s %v", name, want, ipc.Encode(l), err)
+				}
+				why, err := r.client.Why(t.Context(), ipc.WhyRequest{Subject: name})
+				if err != nil || strings.Contains(strings.Join(why.Reasons, "\n"), "you took back its approval") != (want == "revoked") {
+					t.Errorf("why %s, which is %s: %s %v", name, want, ipc.Encode(why), err)
+				}
+			}
 			// It can be approved again, and that holds.
 			r.approve("theirs", m.project)
 			r.untilState("theirs", ipc.StateReady)

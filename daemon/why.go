@@ -68,6 +68,8 @@ func (d *Daemon) whyServer(out *ipc.Why, v view, s *server) {
 		switch {
 		case d.trust.Revoked(trust.Subject(s.Key)):
 			say("you took back its approval with `toolsd distrust`; it is defined in %s", s.Source.File)
+		case d.trust.Barred(trust.Subject(s.Key)) && s.Source.Scope == clientconfig.User:
+			say("it is defined in %s, and what you took back with `toolsd distrust` is lost: every server waits for your approval", s.Source.File)
 		case s.Source.Scope == clientconfig.User:
 			say("it is defined in %s, and trust.userScope is ask: it waits for your approval", s.Source.File)
 		default:
