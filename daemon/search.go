@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/toolsd/toolsd/daemon/trust"
 	"github.com/toolsd/toolsd/daemon/upstream"
 	"github.com/toolsd/toolsd/index"
 	"github.com/toolsd/toolsd/index/tool"
@@ -199,7 +200,17 @@ func (d *Daemon) resolve(v view, ref string) (index.Entry, error) {
 		}
 		return index.Entry{}, err.WithHint("name one of them: %s", strings.Join(err.Candidates, ", "))
 	}
-	if s, name := v.serverOf(ref); s != nil {
+	s, name := v.serverOf(ref)
+	if held := snapshot.Find(ref, v.heldBack); len(held) > 0 {
+		// Of such a tool nothing is told but what was typed.
+		err := ipc.Errorf(ipc.CodeNeedsTrust, "tool %q waits for approval: its definition is %s since the user's agents last saw it, and trust.tools is hold",
+			shown, d.trust.Changed(trust.Subject(held[0].Key), held[0].Tool))
+		if s == nil {
+			return index.Entry{}, err.WithHint("`toolsd trust list` shows what waits")
+		}
+		return index.Entry{}, err.WithHint("look at it and approve it with `toolsd trust %s`", held[0].Tool.ID)
+	}
+	if s != nil {
 		switch v.gateOf(s) {
 		case pending:
 			return index.Entry{}, needsTrust(s)

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -232,8 +233,15 @@ func TestHeldToolsWaitForApproval(t *testing.T) {
 	if got := r.ids("burn cut marker text"); len(got) != 0 {
 		t.Errorf("held tools are found: %v", got)
 	}
-	if _, err := r.call("lab::burn", "{}"); err == nil {
-		t.Error("a held tool runs")
+	for _, id := range []string{"lab::burn", "lab.burn", "burn"} {
+		want := "toolsd trust lab::burn"
+		if id == "burn" {
+			want = "toolsd trust list"
+		}
+		_, err := r.call(id, "{}")
+		if e, ok := errors.AsType[*ipc.Error](err); !ok || e.Code != ipc.CodeNeedsTrust || !strings.Contains(e.Hint, want) || !strings.Contains(e.Message, "waits for approval") {
+			t.Errorf("calling the held tool %s: %s", id, ipc.Encode(err))
+		}
 	}
 	w, err := r.client.Why(t.Context(), ipc.WhyRequest{Subject: "lab::burn"})
 	const hidden = "carries hidden characters"

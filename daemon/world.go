@@ -101,6 +101,12 @@ func (v view) visible(key string, t *tool.Tool) bool {
 	return s != nil && s.passes(t.Name) && (s.held == nil || !s.held(t))
 }
 
+// heldBack reports whether a tool would be visible if the user approved it.
+func (v view) heldBack(key string, t *tool.Tool) bool {
+	s := v.open[key]
+	return s != nil && s.passes(t.Name) && s.held != nil && s.held(t)
+}
+
 // passes applies the tool filter of the server's entry.
 func (s *server) passes(name string) bool {
 	return (len(s.Include) == 0 || matchesAny(s.Include, name)) && !matchesAny(s.Exclude, name)

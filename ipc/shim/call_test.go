@@ -80,4 +80,8 @@ func TestFailuresSayHowToReachWhatTheyName(t *testing.T) {
 			t.Errorf("%v: %q names no fixed tool", err, text)
 		}
 	}
+	held := ipc.Errorf(ipc.CodeNeedsTrust, "tool \"lab::burn\" waits for approval").WithHint("look at it with `toolsd trust lab::burn`")
+	if text := string(failure(held)); strings.Contains(text, "tool_call") || !strings.Contains(text, "toolsd trust lab::burn") {
+		t.Errorf("%s of a tool that waits", text)
+	}
 }

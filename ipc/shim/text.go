@@ -34,7 +34,8 @@ func failure(err error) json.RawMessage {
 	case e.Hint != "":
 		text += " " + sentence(e.Hint)
 	}
-	if strings.Contains(text, "::") && !strings.Contains(text, toolCall) && !strings.Contains(text, toolSearch) {
+	// What waits for its user cannot be called by anybody.
+	if e.Code != ipc.CodeNeedsTrust && strings.Contains(text, "::") && !strings.Contains(text, toolCall) && !strings.Contains(text, toolSearch) {
 		text += " A tool named by its id is called through tool_call."
 	}
 	return textResult(text, true)
