@@ -58,14 +58,14 @@ func (d *Daemon) search(v view, r ipc.SearchRequest, threshold float64) (*ipc.Se
 	result := &ipc.SearchResult{
 		Query: r.Query, Count: len(found.Matches), Matches: make([]ipc.Match, 0, len(found.Matches)),
 		Confidence: round(found.Confidence, 3), Rewrites: found.Rewrites, DidYouMean: found.DidYouMean,
-		Waiting: d.neverIndexed(v),
+		Waiting: d.neverIndexed(v), Servers: d.serverNotes(v, r),
 	}
 	for _, m := range found.Matches {
 		result.Matches = append(result.Matches, ipc.Match{
 			ToolInfo: d.toolInfo(v, m.Entry), Score: round(m.Score, 2), Matched: m.Matched,
 		})
 	}
-	result.Note = d.note(v, r, found, result)
+	result.Note = note(found, result)
 	if len(found.Matches) > 0 && result.Matches[0].State == ipc.ToolLazy {
 		d.upstream.Wake(found.Matches[0].Key) // the likely next call finds it started
 	}
@@ -82,7 +82,7 @@ func round(f float64, digits int) float64 {
 }
 
 // note says in sentences what a list of matches cannot.
-func (d *Daemon) note(v view, r ipc.SearchRequest, found index.Result, result *ipc.SearchResult) string {
+func note(found index.Result, result *ipc.SearchResult) string {
 	var notes []string
 	for _, w := range found.Rewrites {
 		notes = append(notes, fmt.Sprintf("Read %q as %s.", w.Word, strings.Join(w.As, ", ")))
@@ -102,16 +102,15 @@ func (d *Daemon) note(v view, r ipc.SearchRequest, found index.Result, result *i
 	if len(result.Waiting) > 0 && result.Count == 0 {
 		notes = append(notes, "Still starting for the first time: "+strings.Join(result.Waiting, ", ")+".")
 	}
-	notes = append(notes, d.serverNotes(v, r.Query)...)
-	return strings.Join(notes, " ")
+	return strings.Join(append(notes, result.Servers...), " ")
 }
 
-// serverNotes tells about servers that the query names and that cannot answer.
-func (d *Daemon) serverNotes(v view, query string) []string {
-	words := strings.FieldsFunc(strings.ToLower(query), func(r rune) bool { return r == ' ' || r == ',' || r == '\n' || r == '\t' })
+// serverNotes tells about servers that a search names and that cannot answer.
+func (d *Daemon) serverNotes(v view, r ipc.SearchRequest) []string {
+	words := strings.FieldsFunc(strings.ToLower(r.Query), func(r rune) bool { return r == ' ' || r == ',' || r == '\n' || r == '\t' })
 	var notes []string
 	for _, s := range v.list() {
-		if !slices.Contains(words, strings.ToLower(s.Name)) {
+		if s.Name != r.Server && !slices.Contains(words, strings.ToLower(s.Name)) {
 			continue
 		}
 		switch info := d.serverInfo(v, s, nil); info.State {

@@ -117,7 +117,10 @@ type SearchResult struct {
 	// Unread is the caller's directory when the config files of its project are
 	// only now being read: a search waits for no file, but its caller may ask again.
 	Unread string `json:"unread,omitempty"`
-	Note   string `json:"note"`
+	// Servers are sentences about servers that the query names and that cannot
+	// answer: they wait, are down, or start. They stand in Note, too.
+	Servers []string `json:"servers,omitempty"`
+	Note    string   `json:"note"`
 }
 
 // ToolState says how fresh a tool is.

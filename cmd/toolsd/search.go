@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -70,6 +71,13 @@ func (a *app) search(ctx context.Context, r ipc.SearchRequest, noWait bool) erro
 	defer client.Close()
 	r.CWD = dir
 	result, err := client.Search(ctx, r)
+	if e, ok := errors.AsType[*ipc.Error](err); ok && e.Code == ipc.CodeNotFound {
+		// The server or category may be of a project whose config files nobody has
+		// read yet. A search waits for no file, a look at the servers does.
+		if _, statusErr := client.Status(ctx, ipc.StatusRequest{CWD: dir}); statusErr == nil {
+			result, err = client.Search(ctx, r)
+		}
+	}
 	for again := time.Now().Add(waitForFiles); err == nil && result.Unread != "" && time.Now().Before(again) && ctx.Err() == nil; {
 		time.Sleep(readAgain)
 		result, err = client.Search(ctx, r)
@@ -87,8 +95,18 @@ func (a *app) search(ctx context.Context, r ipc.SearchRequest, noWait bool) erro
 		a.nothingFound(ctx, client, dir, result)
 		return exit(exitNotFound)
 	}
+	a.tellServers(result)
 	a.hint("%s", nextAfterSearch(result))
 	return nil
+}
+
+// tellServers says which of the servers that were named could not be searched.
+func (a *app) tellServers(r *ipc.SearchResult) {
+	for _, text := range r.Servers {
+		if !a.json {
+			a.say("%s", text)
+		}
+	}
 }
 
 // searchUntilIndexed repeats a search that found nothing, until it finds
@@ -171,12 +189,13 @@ func (a *app) nothingFound(ctx context.Context, client *ipc.Client, dir string, 
 		return
 	}
 	a.say("nothing matches %q", r.Query)
+	a.tellServers(r)
 	switch {
 	case len(r.DidYouMean) > 0:
 		a.hint("did you mean %s?", strings.Join(r.DidYouMean, " or "))
 	case len(r.Waiting) > 0:
 		a.hint("not searched yet: %s; `toolsd status` shows how far they are", strings.Join(r.Waiting, ", "))
-	default:
+	case len(r.Servers) == 0:
 		a.hint("`toolsd categories` shows what there is")
 	}
 }
