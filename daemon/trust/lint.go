@@ -1,11 +1,13 @@
 package trust
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
 
 	"github.com/toolsd/toolsd/index/tool"
@@ -74,9 +76,68 @@ var rules = []rule{
 // speaking of tools of other servers. others reports whether a name is a tool of
 // another server and of none of the tool's own.
 //
-// It is for warnings only: it finds what is written plainly, and no more.
+// It is for warnings only: it finds what is written plainly, and no more. What it
+// found in a text is remembered, so that this may be asked often.
 func LintTool(t *tool.Tool, others func(name string) bool) []string {
-	var out []string
+	found := lint(t)
+	out := slices.Clone(found.says)
+	if others == nil {
+		return out
+	}
+	var named []string
+	for _, name := range found.names {
+		if len(named) < 3 && others(name) {
+			named = append(named, name)
+		}
+	}
+	if len(named) > 0 {
+		out = append(out, fmt.Sprintf("speaks of tools of other servers: %s", strings.Join(named, ", ")))
+	}
+	return out
+}
+
+// linted is what a definition tells by itself, whatever other tools there are.
+type linted struct {
+	says  []string // as LintTool returns them
+	names []string // words that may be names of tools, none of them its own
+}
+
+// definition is what lint looks at.
+type definition struct {
+	sum    [sha256.Size]byte // of Raw
+	hidden bool
+}
+
+// remembered holds what lint found. Looking through a definition takes some 0.4 ms,
+// and a list of what waits asks about all tools of all servers.
+var remembered struct {
+	sync.Mutex
+	of map[definition]linted
+}
+
+// maxLinted bounds remembered: more definitions than a person's servers have.
+const maxLinted = 1 << 15
+
+func lint(t *tool.Tool) linted {
+	key := definition{sha256.Sum256(t.Raw), t.Hidden}
+	remembered.Lock()
+	found, ok := remembered.of[key]
+	remembered.Unlock()
+	if ok {
+		return found
+	}
+	found = lookThrough(t)
+	remembered.Lock()
+	defer remembered.Unlock()
+	if remembered.of == nil || len(remembered.of) >= maxLinted {
+		remembered.of = map[definition]linted{}
+	}
+	remembered.of[key] = found
+	return found
+}
+
+func lookThrough(t *tool.Tool) linted {
+	var out linted
 	var all []string
 	own := map[string]bool{t.Name: true}
 	var walk func(v any)
@@ -96,15 +157,14 @@ func LintTool(t *tool.Tool, others func(name string) bool) []string {
 			}
 		}
 	}
-	var definition map[string]any
-	if json.Unmarshal(t.Raw, &definition) != nil {
-		return nil
+	var fields map[string]any
+	if json.Unmarshal(t.Raw, &fields) != nil {
+		return out
 	}
-	delete(definition, "icons")
-	walk(definition)
+	delete(fields, "icons")
+	walk(fields)
 	slices.Sort(all) // maps have no order, and the answer shall
 	found := make([]bool, len(rules))
-	var named []string
 	invisible := t.Hidden
 	for _, text := range all {
 		if len(text) < minText {
@@ -115,24 +175,20 @@ func LintTool(t *tool.Tool, others func(name string) bool) []string {
 		for i, r := range rules {
 			found[i] = found[i] || r.in(plain)
 		}
-		if others != nil {
-			for _, name := range toolName().FindAllString(text, -1) {
-				if !own[name] && !slices.Contains(named, name) && len(named) < 3 && others(name) {
-					named = append(named, name)
-				}
+		for _, name := range toolName().FindAllString(text, -1) {
+			if !own[name] {
+				own[name] = true // once is enough
+				out.names = append(out.names, strings.Clone(name))
 			}
 		}
 	}
 	for i, r := range rules {
 		if found[i] {
-			out = append(out, r.says)
+			out.says = append(out.says, r.says)
 		}
 	}
 	if invisible {
-		out = append(out, "carries hidden characters or text pushed out of sight")
-	}
-	if len(named) > 0 {
-		out = append(out, fmt.Sprintf("speaks of tools of other servers: %s", strings.Join(named, ", ")))
+		out.says = append(out.says, "carries hidden characters or text pushed out of sight")
 	}
 	return out
 }
