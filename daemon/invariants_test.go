@@ -335,12 +335,12 @@ func TestInvariants06And10OnTheCatalog(t *testing.T) {
 				t.Errorf("activating %s: %v", id, err)
 				continue
 			}
-			clean, err := tool.CleanJSON(raw)
+			want, err := tool.Parse(id.Server, raw)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !sameJSON(t, a.Tools[0].Definition, clean) {
-				t.Errorf("%s: got %s, want %s", id, a.Tools[0].Definition, clean)
+			if !sameJSON(t, a.Tools[0].Definition, want.Raw) {
+				t.Errorf("%s: got %s, want %s", id, a.Tools[0].Definition, want.Raw)
 			}
 		}
 	}

@@ -271,12 +271,12 @@ func TestCatalog(t *testing.T) {
 		}
 		total += len(tools)
 		for i, sent := range tools {
-			clean, err := tool.CleanJSON(sent)
+			want, err := tool.Parse(key, sent)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !reflect.DeepEqual(decode(t, l.Tools[i].Raw), decode(t, clean)) {
-				t.Errorf("%s: %s arrived as %.200s", key, clean, l.Tools[i].Raw)
+			if !reflect.DeepEqual(decode(t, l.Tools[i].Raw), decode(t, want.Raw)) {
+				t.Errorf("%s: %s arrived as %.200s", key, want.Raw, l.Tools[i].Raw)
 			}
 		}
 	}

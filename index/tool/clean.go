@@ -53,15 +53,9 @@ func CleanLine(s string) string {
 	}, s)
 }
 
-// CleanJSON makes raw compact and takes hidden characters out of its strings and
-// keys. Whatever needs no cleaning keeps its bytes: key order, duplicate keys,
-// number spelling and escapes.
-func CleanJSON(raw json.RawMessage) (json.RawMessage, error) {
-	clean, _, err := cleanJSON(raw)
-	return clean, err
-}
-
-// cleanJSON also says whether anything was taken out.
+// cleanJSON makes raw compact and takes hidden characters out of its strings and
+// keys; changed says whether there were any. Whatever needs no cleaning keeps its
+// bytes: key order, duplicate keys, number spelling and escapes.
 func cleanJSON(raw json.RawMessage) (clean json.RawMessage, changed bool, err error) {
 	if !utf8.Valid(raw) {
 		raw = bytes.ToValidUTF8(raw, []byte("\uFFFD"))

@@ -54,7 +54,7 @@ type Hash string
 type Tool struct {
 	ID
 	Exposed     string          // the name an agent sees; see Names
-	Raw         json.RawMessage // the definition as the server sent it, compact and cleaned (CleanJSON)
+	Raw         json.RawMessage // the definition as the server sent it, compact and cleaned
 	Title       string
 	Description string
 	InputSchema json.RawMessage // null when the server sent none

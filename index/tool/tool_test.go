@@ -213,7 +213,7 @@ func FuzzParse(f *testing.F) {
 		if !json.Valid(p.Raw) || !utf8.Valid(p.Raw) || p.Name == "" {
 			t.Fatalf("%q gave raw %q", raw, p.Raw)
 		}
-		again, err := CleanJSON(p.Raw)
+		again, _, err := cleanJSON(p.Raw)
 		if err != nil || !bytes.Equal(again, p.Raw) {
 			t.Fatalf("cleaning %q again gives %q, %v", p.Raw, again, err)
 		}
@@ -238,7 +238,7 @@ func FuzzCleanJSON(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		got, err := CleanJSON(raw)
+		got, _, err := cleanJSON(raw)
 		if err != nil {
 			if json.Valid(raw) {
 				t.Fatalf("valid %q: %v", raw, err)

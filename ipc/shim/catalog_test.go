@@ -116,9 +116,9 @@ func TestCatalogDefinitionsAreUnchanged(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			clean, err := tool.CleanJSON(all)
-			if err != nil || !sameJSON(listed[exposed], string(clean)) {
-				t.Errorf("%s is listed as %.200s, not as %.200s (%v)", one.ID, listed[exposed], clean, err)
+			want, err := tool.Parse(server, all)
+			if err != nil || !sameJSON(listed[exposed], string(want.Raw)) {
+				t.Errorf("%s is listed as %.200s, not as %s (%v)", one.ID, listed[exposed], all, err)
 			}
 		}
 	}
