@@ -153,6 +153,8 @@ func (d *Daemon) trustInfo(v view, s *server) ipc.TrustInfo {
 		Name: s.Name, Scope: string(s.Source.Scope), Source: s.Source.File, Fingerprint: string(s.fingerprint), State: "auto",
 	}
 	switch {
+	case s.Rejected:
+		info.State = "rejected"
 	case s.gate == pending && d.trust.Revoked(subject):
 		info.State = "revoked"
 	case s.gate == pending:

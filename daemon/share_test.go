@@ -505,3 +505,24 @@ func TestActiveIsSaidOfTheToolItself(t *testing.T) {
 		}
 	}
 }
+
+// TestARejectedServerStaysOut is about what the user said no to in Claude Code: an
+// approval here does not overrule it, and nothing says that it did.
+func TestARejectedServerStaysOut(t *testing.T) {
+	m := newMachine(t)
+	m.write(m.home+"/.claude.json", object{"projects": object{m.project: object{"disabledMcpjsonServers": []string{"theirs"}}}})
+	m.write(m.project+"/.mcp.json", object{"mcpServers": object{"theirs": fault("ok")}})
+	r := m.start()
+	r.untilState("theirs", ipc.StatePending)
+	l, err := r.client.Trust(t.Context(), ipc.TrustRequest{Name: "theirs", CWD: m.project})
+	if err != nil || len(l.Servers) != 1 || l.Servers[0].State != "rejected" {
+		t.Fatalf("%s %v", ipc.Encode(l), err)
+	}
+	l, err = r.client.Trust(t.Context(), ipc.TrustRequest{Action: ipc.TrustApprove, Name: "theirs", Fingerprint: l.Servers[0].Fingerprint, CWD: m.project})
+	if err != nil || len(l.Servers) != 1 || l.Servers[0].State != "rejected" {
+		t.Errorf("%s %v", ipc.Encode(l), err)
+	}
+	if s := r.server("theirs"); s.State != ipc.StatePending {
+		t.Errorf("it is %s", s.State)
+	}
+}

@@ -315,7 +315,7 @@ type TrustList struct {
 // headers are never in it.
 type TrustInfo struct {
 	Name        string   `json:"name"`
-	State       string   `json:"state"` // pending, approved, revoked, auto
+	State       string   `json:"state"` // pending, approved, revoked, rejected (in the client whose file it is), auto
 	Scope       string   `json:"scope"`
 	Source      string   `json:"source"`
 	Fingerprint string   `json:"fingerprint"`

@@ -43,7 +43,7 @@ passing.`,
 		},
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "approve without the question")
-	cmd.Flags().BoolVar(&all, "all", false, "every server that waits")
+	cmd.Flags().BoolVar(&all, "all", false, "every server that waits, but for those that you refused")
 	return cmd
 }
 
@@ -110,7 +110,7 @@ func (a *app) listTrust(ctx context.Context) error {
 		}
 	})
 	for _, t := range list.Servers {
-		if waits(t) {
+		if waits(t) && t.State != "rejected" {
 			a.hint("`toolsd trust %s` approves it", t.Name)
 			break
 		}
@@ -132,6 +132,10 @@ func trustStyle(state string) string {
 // waits reports whether a server waits for an approval.
 func waits(t ipc.TrustInfo) bool { return t.State != "approved" && t.State != "auto" }
 
+// refused reports whether a person said no to a server already: only naming it
+// says yes.
+func refused(t ipc.TrustInfo) bool { return waits(t) && t.State != "pending" }
+
 // terminalFor makes sure that a person decides. --yes skips the question, not
 // the terminal.
 func (a *app) terminalFor(command, dir string) error {
@@ -142,8 +146,8 @@ func (a *app) terminalFor(command, dir string) error {
 		WithHint("type `%s` in a terminal, in %s", command, dir)
 }
 
-// approve shows a person one server, or with an empty name all that wait, and
-// approves exactly what was shown, in one step.
+// approve shows a person one server, or with an empty name all that wait and were
+// not refused, and approves exactly what was shown, in one step.
 func (a *app) approve(ctx context.Context, name string, yes bool) error {
 	command := "toolsd trust " + name
 	if name == "" {
@@ -161,7 +165,10 @@ func (a *app) approve(ctx context.Context, name string, yes bool) error {
 	if strings.Contains(name, "::") && len(list.Servers) == 1 {
 		return a.approveTool(ctx, client, dir, name, list.Servers[0], yes)
 	}
-	open := slices.DeleteFunc(slices.Clone(list.Servers), func(t ipc.TrustInfo) bool { return !waits(t) })
+	open := slices.DeleteFunc(slices.Clone(list.Servers), func(t ipc.TrustInfo) bool { return !waits(t) || name == "" && refused(t) })
+	if name == "" {
+		a.tellRefused(list.Servers)
+	}
 	if len(open) == 0 {
 		a.print(list, func(s *screen) { nothingWaits(s, list.Servers, name) })
 		return nil
@@ -196,11 +203,30 @@ func (a *app) approve(ctx context.Context, name string, yes bool) error {
 	}
 	a.print(done, func(s *screen) {
 		for _, t := range done.Servers {
-			s.line("%s: approved", cleanLine(t.Name))
+			s.line("%s: %s", cleanLine(t.Name), cleanLine(t.State))
 		}
 	})
+	for _, t := range done.Servers {
+		if t.State == "rejected" {
+			a.hint("you rejected %s in the client whose file it is, and while that stands it does not run: `claude mcp reset-project-choices` makes Claude Code ask again", t.Name)
+			return nil
+		}
+	}
 	a.hint("`toolsd servers` shows how they start")
 	return nil
+}
+
+// tellRefused shows what --all leaves alone.
+func (a *app) tellRefused(servers []ipc.TrustInfo) {
+	for _, t := range servers {
+		switch {
+		case a.json || !refused(t):
+		case t.State == "rejected":
+			a.say("%s stays rejected, as you have it in the client whose file it is", t.Name)
+		default:
+			a.say("%s stays %s: `toolsd trust %s` approves it", t.Name, t.State, t.Name)
+		}
+	}
 }
 
 // approveTool approves one tool that trust.tools holds back.
