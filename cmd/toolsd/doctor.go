@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/toolsd/toolsd/daemon/trust"
 	"github.com/toolsd/toolsd/index"
 	"github.com/toolsd/toolsd/ipc"
 	"github.com/toolsd/toolsd/platform"
@@ -97,6 +98,8 @@ type patient struct {
 	daemonErr error       // why not; errNoneRuns when there is none
 	status    *ipc.Status
 
+	decided *trust.Decisions // what the user took back, for when no daemon answers; nil with dirsErr
+
 	shell     platform.Environ
 	shellTook time.Duration
 	snapshot  *watcher.Snapshot // never nil
@@ -174,6 +177,7 @@ func (p *patient) admit() (err error) {
 	}
 	p.home, _ = os.UserHomeDir()
 	if p.dirs, p.dirsErr = platform.FindDirs(p.getenv); p.dirsErr == nil {
+		p.decided = trust.Read(filepath.Join(p.dirs.State, "trust.json"))
 		p.client, _, p.daemonErr = p.running(p.ctx)
 		if p.daemonErr != nil {
 			p.client = nil
@@ -239,15 +243,22 @@ func (p *patient) mine() []watcher.Server {
 		}
 	}
 	return slices.DeleteFunc(p.visible(), func(s watcher.Server) bool {
-		return s.Source.Scope != clientconfig.User || s.Disabled || s.Rejected || waits[s.Name] || p.unsure("")
+		return s.Source.Scope != clientconfig.User || s.Disabled || s.Rejected || waits[s.Name] || p.unsure("") || p.barred(s)
 	})
 }
 
 // unsure reports whether what a file of that project says, or without one of the
-// user's own, may not be shown because nobody knows here what was approved: only
-// the daemon does.
+// user's own, may not be shown because approvals decide about it: only the daemon
+// compares them with what there is now.
 func (p *patient) unsure(root string) bool {
-	return p.status == nil && (root != "" || p.snapshot.Settings.Trust.UserScope == "ask")
+	asks := p.snapshot.Settings.Trust.UserScope == "ask" || p.snapshot.SettingsUnread && p.decided != nil && p.decided.Rules().Ask
+	return p.status == nil && (root != "" || asks)
+}
+
+// barred reports whether a server of the user's own waits although nobody is asked
+// about those. With a daemon its status says so.
+func (p *patient) barred(s watcher.Server) bool {
+	return p.status == nil && s.Source.Scope == clientconfig.User && p.decided != nil && p.decided.Barred(trust.Subject(s.Key))
 }
 
 // underLock runs f while no daemon can start. It says whether it did.

@@ -82,10 +82,11 @@ func checkConfigFiles(p *patient) []finding {
 	if p.status != nil {
 		problems = p.status.Problems
 	}
-	served := map[[2]string]bool{}
+	type entry struct{ file, name string }
+	served, barred := map[entry]bool{}, map[entry]bool{}
 	for _, s := range p.snapshot.Servers {
 		for _, source := range s.Sources {
-			served[[2]string{source.File, s.Declared}] = true
+			served[entry{source.File, s.Declared}], barred[entry{source.File, s.Declared}] = true, p.barred(s)
 		}
 	}
 	var out []finding
@@ -93,7 +94,8 @@ func checkConfigFiles(p *patient) []finding {
 		if problem.File == "" || problem.Root != "" && !watcher.Visible(p.cwd, problem.Root) {
 			continue
 		}
-		if (problem.Root != "" || problem.Server != "") && p.unsure(problem.Root) {
+		at := entry{problem.File, problem.Server}
+		if (problem.Root != "" || problem.Server != "") && p.unsure(problem.Root) || barred[at] {
 			problem = problem.Withheld()
 		}
 		subject := problem.File
@@ -105,7 +107,7 @@ func checkConfigFiles(p *patient) []finding {
 			message = problem.Server + ": " + message
 		}
 		f := warning(subject, "%s", message)
-		if problem.Server != "" && !served[[2]string{problem.File, problem.Server}] || p.unusable(problem.File) {
+		if problem.Server != "" && !served[at] || p.unusable(problem.File) {
 			f.Status = statusFail
 		}
 		f.Hint = problem.Hint
@@ -259,7 +261,7 @@ func checkTrust(p *patient) []finding {
 	if p.status != nil {
 		for _, s := range p.status.Servers {
 			if s.State == ipc.StatePending {
-				out = append(out, warning(s.Name, "waits for your approval (%s)", strings.Join(s.Sources, ", ")).do("`toolsd trust %s` shows what it would run", s.Name))
+				out = append(out, waiting(s.Name, s.Sources...))
 			}
 		}
 		if len(out) == 0 {
@@ -268,11 +270,19 @@ func checkTrust(p *patient) []finding {
 		return out
 	}
 	for _, s := range p.visible() {
+		if p.barred(s) {
+			out = append(out, waiting(s.Name, s.Source.File))
+		}
 		if s.Source.Scope == clientconfig.Project {
 			out = append(out, note(tool.CleanLine(s.Name), "came with the project (%s); the daemon knows whether you approved it", s.Source.File).do("`toolsd trust list`"))
 		}
 	}
 	return out
+}
+
+func waiting(server string, files ...string) finding {
+	server = tool.CleanLine(server)
+	return warning(server, "waits for your approval (%s)", strings.Join(files, ", ")).do("`toolsd trust %s` shows what it would run", server)
 }
 
 func checkDuplicates(p *patient) []finding {

@@ -33,7 +33,7 @@ func (p *patient) readTools() {
 	for _, s := range p.visible() {
 		// A server that waits for an approval has no tools to speak of; one that
 		// had some before its definition changed is the daemon's to hide.
-		if p.status == nil && s.Source.Root != "" {
+		if p.unsure(s.Source.Root) || p.barred(s) {
 			continue
 		}
 		visible[s.Key] = true
