@@ -50,6 +50,7 @@ const attachRead = 500 * time.Millisecond
 
 // Attach begins a session.
 func (d *Daemon) Attach(ctx context.Context, r ipc.AttachRequest, events ipc.Events) (ipc.Session, error) {
+	release := d.watcher.Keep(r.CWD)
 	d.readProject(ctx, r.CWD, attachRead)
 	w := d.world.Load()
 	v := w.from(r.CWD)
@@ -70,6 +71,7 @@ func (d *Daemon) Attach(ctx context.Context, r ipc.AttachRequest, events ipc.Eve
 	s.close = func() {
 		once.Do(func() {
 			cancel()
+			release()
 			d.detach(s)
 			close(s.done)
 		})

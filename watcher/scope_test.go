@@ -76,6 +76,35 @@ func TestKnownProjects(t *testing.T) {
 	}
 }
 
+func TestKeptProjects(t *testing.T) {
+	t.Parallel()
+	const most = 4
+	w := newWorld(t).start(func(o *Options) { o.most = most })
+	w.write("mine/.mcp.json", mcp("m"))
+	w.see("mine")
+	first, second := w.Keep(w.path("mine")), w.Keep(w.path("mine"))
+	others := func() bool {
+		for i := range 2 * most {
+			dir := fmt.Sprintf("p%02d", i)
+			w.mkdir(dir)
+			w.see(dir)
+		}
+		return slices.ContainsFunc(w.Latest().Servers, func(s Server) bool { return s.Name == "m" })
+	}
+	if !others() || len(w.Latest().Projects) != most+1 {
+		t.Errorf("a kept project is given up, or others for it: %q", w.Latest().Projects)
+	}
+	first()
+	first()
+	if !others() {
+		t.Error("a project that another one keeps is given up")
+	}
+	second()
+	if others() {
+		t.Error("a project that nobody keeps any more stays")
+	}
+}
+
 func TestManyProjects(t *testing.T) {
 	t.Parallel()
 	const most = 8

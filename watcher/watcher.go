@@ -74,7 +74,8 @@ const (
 	// milliseconds; a slower one is taken in when it arrives.
 	patience = time.Second
 	// maxProjects bounds the files that are looked at: some 30 places for each, at
-	// 10 µs, in each poll. The least recently asked for go first.
+	// 10 µs, in each poll. The least recently asked for go first, and those that are
+	// kept do not count.
 	maxProjects = 256
 )
 
@@ -91,6 +92,7 @@ type Watcher struct {
 
 	mu       sync.Mutex
 	projects map[string]time.Time // by root: when it was last asked for
+	kept     map[string]int       // by root: how many keep it
 	turn     chan struct{}        // closed and replaced after each comparison
 }
 
@@ -123,7 +125,7 @@ func New(o Options) *Watcher {
 			return v, v != ""
 		}
 	}
-	w := &Watcher{o: o, log: o.Log, wake: make(chan struct{}, 1), projects: map[string]time.Time{}, turn: make(chan struct{})}
+	w := &Watcher{o: o, log: o.Log, wake: make(chan struct{}, 1), projects: map[string]time.Time{}, kept: map[string]int{}, turn: make(chan struct{})}
 	for _, root := range o.Projects {
 		for _, p := range projectsOf(root, o.Env.Home) {
 			w.projects[p] = time.Now()
@@ -147,10 +149,10 @@ func (w *Watcher) See(cwd string) bool {
 		isNew = isNew || !known
 		w.projects[root] = time.Now()
 	}
-	for len(w.projects) > max(w.o.most, len(roots)) {
+	for len(w.projects)-len(w.kept) > max(w.o.most, len(roots)) {
 		oldest := ""
 		for root, at := range w.projects {
-			if oldest == "" || at.Before(w.projects[oldest]) {
+			if w.kept[root] == 0 && (oldest == "" || at.Before(w.projects[oldest])) {
 				oldest = root
 			}
 		}
@@ -161,6 +163,31 @@ func (w *Watcher) See(cwd string) bool {
 		poke(w.wake)
 	}
 	return w.latest.Load().covers(roots)
+}
+
+// Keep makes the projects that a caller in cwd is in part of the snapshots until
+// release is called, however many others are asked about meanwhile.
+func (w *Watcher) Keep(cwd string) (release func()) {
+	roots := projectsOf(cwd, w.o.Env.Home)
+	w.mu.Lock()
+	for _, root := range roots {
+		if _, known := w.projects[root]; !known {
+			w.projects[root] = time.Now()
+			poke(w.wake)
+		}
+		w.kept[root]++
+	}
+	w.mu.Unlock()
+	return sync.OnceFunc(func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for _, root := range roots {
+			if w.kept[root]--; w.kept[root] == 0 {
+				delete(w.kept, root)
+				w.projects[root] = time.Now()
+			}
+		}
+	})
 }
 
 // Covers reports whether what a caller in cwd sees is part of s, a snapshot that
