@@ -21,7 +21,7 @@ const (
 	fieldParam  // names of parameters, nested ones too
 	fieldParams // descriptions and enumerated values of parameters
 	numFields
-	fieldGroup = numFields // category or server instructions: shared by many tools, see groups.go
+	fieldGroup = numFields // category or server instructions: shared by many tools, see category.go
 )
 
 var fieldNames = [...]string{"name", "title", "server", "description", "description", "parameter", "parameter description", "category"}

@@ -30,7 +30,6 @@ type Index struct {
 	tried    time.Time       // when the file could last not be opened
 
 	problem atomic.Pointer[string]
-	changed chan struct{}
 }
 
 // Open returns the index kept in opts.Path. It never fails: a file that cannot
@@ -43,7 +42,7 @@ func Open(opts Options) *Index {
 	if opts.maxFile == 0 {
 		opts.maxFile = maxFile
 	}
-	x := &Index{opts: opts, lex: newLexicon(), listings: map[string]*listing{}, unsaved: map[string]bool{}, changed: make(chan struct{}, 1)}
+	x := &Index{opts: opts, lex: newLexicon(), listings: map[string]*listing{}, unsaved: map[string]bool{}}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, l := range x.attach() {
@@ -55,10 +54,6 @@ func Open(opts Options) *Index {
 
 // Snapshot returns the present state. It takes no lock.
 func (x *Index) Snapshot() *Snapshot { return x.snap.Load() }
-
-// Changed receives a value after the snapshot was replaced. Several changes may
-// give one value.
-func (x *Index) Changed() <-chan struct{} { return x.changed }
 
 // Problem says in a sentence why the index is not kept on disk, or is empty.
 func (x *Index) Problem() string {
@@ -196,8 +191,4 @@ func (x *Index) publish() {
 		syn = builtin
 	}
 	x.snap.Store(newSnapshot(&defaultRanking, x.lex.dictionary(), maps.Clone(x.listings), syn, x.conf))
-	select {
-	case x.changed <- struct{}{}:
-	default:
-	}
 }

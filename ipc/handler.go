@@ -163,8 +163,8 @@ func post[Q, A any](mux *http.ServeMux, path string, do func(context.Context, Q)
 	})
 }
 
-// serveCall runs a tool. A caller that asked for text/event-stream-like progress
-// uses a session; here the answer is the result alone.
+// serveCall runs a tool. The answer is its result alone, or for a caller that asks
+// for progress (streamType) frames, of which the last holds it.
 func serveCall(b Backend, w http.ResponseWriter, r *http.Request) {
 	var request CallRequest
 	if err := readBody(w, r, &request); err != nil {

@@ -175,9 +175,8 @@ const (
 // ToolEntry is a tool with how it is reached.
 type ToolEntry struct {
 	ToolInfo
-	Active  bool     `json:"active"` // pinned or active
-	Reached Reach    `json:"reached"`
-	Warning []string `json:"warning,omitempty"`
+	Active  bool  `json:"active"` // pinned or active
+	Reached Reach `json:"reached"`
 }
 
 // ToolList is the answer to ToolsRequest.

@@ -166,7 +166,7 @@ func TestScreenIsClean(t *testing.T) {
 	s := &screen{w: &b, terminal: true, width: 80}
 	info := ipc.ToolInfo{ToolID: evil, Server: evil, Tool: evil, Category: evil, Description: evil}
 	showMatches(s, &ipc.SearchResult{Matches: []ipc.Match{{ToolInfo: info}}}, true)
-	showTools(s, &ipc.ToolList{Tools: []ipc.ToolEntry{{ToolInfo: info, Warning: []string{evil}}}, Servers: []ipc.ServerTotal{{Name: evil}}}, true)
+	showTools(s, &ipc.ToolList{Tools: []ipc.ToolEntry{{ToolInfo: info}}, Servers: []ipc.ServerTotal{{Name: evil}}}, true)
 	showCompact(s, []ipc.ToolEntry{{ToolInfo: info, Reached: ipc.Deferred}})
 	showMarkdown(s, &ipc.ToolList{Tools: []ipc.ToolEntry{{ToolInfo: info}}})
 	servers := []ipc.ServerInfo{{Name: evil, Problem: evil, Hint: evil, Notes: []string{evil}, Sources: []string{evil}, Scope: evil, Transport: evil}}

@@ -110,10 +110,6 @@ func reached(t ipc.ToolEntry, mode ipc.Mode) cell {
 	if t.State != ipc.ToolReady {
 		text += ", " + string(t.State)
 	}
-	if len(t.Warning) > 0 {
-		text += ", " + strings.Join(t.Warning, ", ")
-		style = yellow
-	}
 	return cell{text, style}
 }
 
