@@ -380,7 +380,7 @@ func (d *Daemon) onListing(key string, l upstream.Listing) []*tool.Tool {
 		d.names.Of(t.ID)
 	}
 	d.saveNames()
-	d.trust.NoteTools(trust.Subject(key), l.Tools) // what is new or changed is asked for where it is shown
+	d.trust.NoteTools(trust.Subject(key), l.Tools)
 	before, _ := d.index.Snapshot().Listing(key)
 	err := d.index.Replace(index.Listing{
 		Key: key, Server: s.Name, Instructions: l.Instructions, Tools: l.Tools, Listed: time.Now(), Was: d.lastSeen(key, before, l.Tools),

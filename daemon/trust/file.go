@@ -51,7 +51,6 @@ type approval struct {
 // def is a tool's definition as it was seen.
 type def struct {
 	Hash tool.Hash `json:"hash"`
-	Body string    `json:"body"` // hash without the name, to tell a renamed tool from a new one
 }
 
 func newState() *state { return new(state).clone() }

@@ -527,18 +527,17 @@ func TestTools(t *testing.T) {
 	if s.Held(server, a) {
 		t.Error("a tool of a server that was never listed is held")
 	}
-	if got := s.NoteTools(server, []*tool.Tool{a, b}); len(got) != 0 {
-		t.Errorf("the first list has changes: %v", got)
+	s.NoteTools(server, []*tool.Tool{a, b})
+	if s.Changed(server, a) != Unchanged || s.Changed(server, b) != Unchanged {
+		t.Error("the first list has changes")
 	}
 	altered, renamed := sampleTool(t, "a", "does more"), sampleTool(t, "b2", "does b")
 	s = Open(path, quiet) // over a restart
-	got := s.NoteTools(server, []*tool.Tool{altered, renamed, c})
-	var kinds []string
-	for _, g := range got {
-		kinds = append(kinds, g.Tool.Name+" "+string(g.Kind)+" "+g.Was)
-	}
-	if want := []string{"a changed ", "b2 renamed b", "c new "}; !slices.Equal(kinds, want) {
-		t.Errorf("changes %q, want %q", kinds, want)
+	s.NoteTools(server, []*tool.Tool{altered, renamed, c})
+	for one, want := range map[*tool.Tool]Change{altered: Altered, renamed: Added, c: Added} {
+		if got := s.Changed(server, one); got != want {
+			t.Errorf("%s is %q, want %q", one.Name, got, want)
+		}
 	}
 	if s.Held(server, a) || !s.Held(server, altered) || !s.Held(server, renamed) || !s.Held(server, c) {
 		t.Error("exactly what differs is held")
@@ -551,8 +550,10 @@ func TestTools(t *testing.T) {
 	}
 	// A tool that leaves and comes back altered is no new tool.
 	s.NoteTools(server, []*tool.Tool{renamed})
-	if got := s.NoteTools(server, []*tool.Tool{sampleTool(t, "c", "does worse")}); len(got) != 1 || got[0].Kind != Altered {
-		t.Errorf("a tool that left and came back: %v", got)
+	worse := sampleTool(t, "c", "does worse")
+	s.NoteTools(server, []*tool.Tool{worse})
+	if got := s.Changed(server, worse); got != Altered {
+		t.Errorf("a tool that left and came back is %q", got)
 	}
 	// Approving another program starts anew, approving the same one does not.
 	must(t, s.Approve(server, fp1, Details{}))

@@ -1,10 +1,6 @@
 package trust
 
 import (
-	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"fmt"
 
 	"github.com/toolsd/toolsd/index/tool"
@@ -19,55 +15,22 @@ const (
 	Unchanged Change = ""
 	Added     Change = "new"
 	Altered   Change = "changed"
-	Renamed   Change = "renamed" // new, with the definition of a tool that is not listed any more
 )
-
-// ToolChange is one tool that differs.
-type ToolChange struct {
-	Tool *tool.Tool
-	Kind Change
-	Was  string // the former name of a renamed tool
-}
 
 // maxTools is how many names are remembered for one server: more than an
 // upstream's list may hold (10,000), with room for those that came and went.
 const maxTools = 20_000
 
-// NoteTools compares a complete list with what was seen of the server. The first
-// list of a server is remembered as seen. Later differences are not: they stay
-// until SawTool or ApproveTool, also when the tool leaves and comes back.
-func (s *Store) NoteTools(subject Subject, tools []*tool.Tool) []ToolChange {
-	seen, known := s.now.Load().Tools[subject]
-	if !known {
-		if err := s.remember(subject, tools, true); err != nil {
-			s.log.Warn("remembering the tools of a server", "cause", err)
-		}
-		return nil
+// NoteTools takes in a complete list. The first one of a server is remembered as
+// seen. What is different in a later one is not: it stays so until SawTool or
+// ApproveTool, also when the tool leaves and comes back.
+func (s *Store) NoteTools(subject Subject, tools []*tool.Tool) {
+	if _, known := s.now.Load().Tools[subject]; known {
+		return
 	}
-	listed := make(map[string]bool, len(tools))
-	for _, t := range tools {
-		listed[t.Name] = true
+	if err := s.remember(subject, tools, true); err != nil {
+		s.log.Warn("remembering the tools of a server", "cause", err)
 	}
-	gone := map[string]string{} // body → name
-	for name, d := range seen {
-		if was, ok := gone[d.Body]; !listed[name] && (!ok || name < was) {
-			gone[d.Body] = name
-		}
-	}
-	var out []ToolChange
-	for _, t := range tools {
-		c := ToolChange{Tool: t, Kind: changeOf(seen, t)}
-		if c.Kind == Unchanged {
-			continue
-		}
-		if c.Kind == Added {
-			if was, ok := gone[bodyHash(t)]; ok {
-				c.Kind, c.Was = Renamed, was
-			}
-		}
-		out = append(out, c)
-	}
-	return out
 }
 
 func changeOf(seen map[string]def, t *tool.Tool) Change {
@@ -80,7 +43,7 @@ func changeOf(seen map[string]def, t *tool.Tool) Change {
 	return Unchanged
 }
 
-// Changed says how a tool differs from what was seen, Renamed counting as Added.
+// Changed says how a tool differs from what was seen.
 func (d *Decisions) Changed(subject Subject, t *tool.Tool) Change {
 	seen, known := d.now.Load().Tools[subject]
 	if !known {
@@ -138,7 +101,7 @@ func (s *Store) remember(subject Subject, tools []*tool.Tool, first bool) error 
 			}
 			break
 		}
-		seen[t.Name] = def{t.Hash, bodyHash(t)}
+		seen[t.Name] = def{t.Hash}
 	}
 	next.Tools[subject] = seen
 	err := s.grant(next)
@@ -147,31 +110,4 @@ func (s *Store) remember(subject Subject, tools []*tool.Tool, first bool) error 
 		s.disk[0].behind, s.disk[1].behind = true, true
 	}
 	return err
-}
-
-// bodyHash is the hash of a definition without its name. 64 bits are enough for
-// telling a renamed tool from a new one, since both wait alike.
-func bodyHash(t *tool.Tool) string {
-	var fields map[string]json.RawMessage
-	if json.Unmarshal(t.Raw, &fields) != nil {
-		return ""
-	}
-	delete(fields, "name")
-	delete(fields, "_meta")
-	values := make(map[string]any, len(fields))
-	for k, raw := range fields {
-		d := json.NewDecoder(bytes.NewReader(raw))
-		d.UseNumber()
-		var v any
-		if d.Decode(&v) != nil {
-			return ""
-		}
-		values[k] = v
-	}
-	canonical, err := json.Marshal(values)
-	if err != nil {
-		return ""
-	}
-	sum := sha256.Sum256(canonical)
-	return hex.EncodeToString(sum[:8])
 }
