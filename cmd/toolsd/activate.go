@@ -92,11 +92,12 @@ func arguments(definition json.RawMessage) []argument {
 	}
 	var required []string
 	_ = json.Unmarshal(schema.Required, &required) // of the wrong type: none is
+	var properties map[string]json.RawMessage
+	_ = json.Unmarshal(schema.Properties, &properties) // of the wrong type: none is
 	var out []argument
 	for _, name := range keysInOrder(schema.Properties) {
-		var properties map[string]json.RawMessage
-		_ = json.Unmarshal(schema.Properties, &properties) // keysInOrder read it already
-		a := readArgument(properties[name], d.Schema, 0)
+		r := references{d.Schema, maxRefs}
+		a := r.argument(properties[name])
 		a.Name, a.Required = name, slices.Contains(required, name)
 		out = append(out, a)
 	}
@@ -112,10 +113,17 @@ func arguments(definition json.RawMessage) []argument {
 	return out
 }
 
-// maxRefs bounds a chain of references, which may be a circle.
-const maxRefs = 8
+// maxRefs is how many references are followed for one argument. They may lead in
+// circles, and from each place in a circle to all others.
+const maxRefs = 32
 
-func readArgument(raw, root json.RawMessage, depth int) argument {
+// references follows those of a schema, up to a number.
+type references struct {
+	root json.RawMessage
+	left int
+}
+
+func (r *references) argument(raw json.RawMessage) argument {
 	var p struct {
 		Ref         string            `json:"$ref"`
 		Type        json.RawMessage   `json:"type"`
@@ -130,8 +138,11 @@ func readArgument(raw, root json.RawMessage, depth int) argument {
 	if json.Unmarshal(raw, &p) != nil {
 		return a
 	}
-	if target := lookUp(root, p.Ref); target != nil && depth < maxRefs {
-		a = readArgument(target, root, depth+1)
+	if p.Ref != "" && r.left > 0 {
+		r.left--
+		if target := lookUp(r.root, p.Ref); target != nil {
+			a = r.argument(target)
+		}
 	}
 	var types []string
 	var one string
@@ -142,9 +153,9 @@ func readArgument(raw, root json.RawMessage, depth int) argument {
 	}
 	if len(types) > 0 {
 		a.Type, a.Sole = strings.Join(types, "|"), len(types) == 1
-	} else if branches := append(p.AnyOf, p.OneOf...); len(branches) > 0 && a.Type == "" && depth < maxRefs {
+	} else if branches := append(p.AnyOf, p.OneOf...); len(branches) > 0 && a.Type == "" {
 		for _, b := range branches {
-			if t := readArgument(b, root, depth+1).Type; t != "" && !slices.Contains(types, t) {
+			if t := r.argument(b).Type; t != "" && !slices.Contains(types, t) {
 				types = append(types, t)
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -51,6 +52,29 @@ func TestArguments(t *testing.T) {
 	}
 	if got := exampleArguments(json.RawMessage(everyType)); got != "whole=<integer> mode=fast" {
 		t.Errorf("example %q", got)
+	}
+}
+
+// A filter of sixty kinds, each made of all kinds, is sixty times as many steps at
+// each level.
+func TestArgumentsOfARecursiveSchema(t *testing.T) {
+	kinds := map[string]any{}
+	var all []any
+	for i := range 60 {
+		all = append(all, map[string]any{"$ref": fmt.Sprintf("#/$defs/kind%d", i)})
+	}
+	for i := range 60 {
+		kinds[fmt.Sprintf("kind%d", i)] = map[string]any{"anyOf": all}
+	}
+	definition, err := json.Marshal(map[string]any{"inputSchema": map[string]any{
+		"properties": map[string]any{"filter": map[string]any{"$ref": "#/$defs/kind0"}, "text": map[string]any{"type": "string"}}, "$defs": kinds,
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := arguments(definition)
+	if len(got) != 2 || got[0].form() != "any" || got[1].form() != "string" {
+		t.Errorf("%+v", got)
 	}
 }
 
