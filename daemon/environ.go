@@ -49,11 +49,16 @@ func (d *Daemon) loginEnviron(ctx context.Context) (platform.Environ, error) {
 }
 
 // refreshEnviron captures the environment again: a command that was not found
-// may have been installed since.
+// may have been installed since. A shell that does not answer now, and did before,
+// takes nothing away from the servers.
 func (d *Daemon) refreshEnviron(ctx context.Context) (platform.Environ, error) {
 	captured, err := d.loginEnviron(ctx)
 	if err != nil {
 		return captured, err
+	}
+	if old := d.environ.value.Load(); captured.Problem != "" && old != nil && old.Problem == "" {
+		d.log.Warn("capturing the login shell's environment again; what it was stays", "cause", captured.Problem)
+		return *old, nil
 	}
 	d.environ.value.Store(&captured)
 	return captured, nil

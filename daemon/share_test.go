@@ -526,3 +526,29 @@ func TestARejectedServerStaysOut(t *testing.T) {
 		t.Errorf("it is %s", s.State)
 	}
 }
+
+// TestAShellThatFailsLaterTakesNothingAway is about the environment that is asked for
+// again because one entry lacks a variable.
+func TestAShellThatFailsLaterTakesNothingAway(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("there is no login shell there")
+	}
+	m := newMachine(t)
+	shell, broken := filepath.Join(m.home, "sh"), filepath.Join(m.home, "broken")
+	m.write(shell, "#!/bin/sh\n[ -e "+broken+" ] && exit 1\nexport OF_THE_PROFILE=1\nexec /bin/sh \"$@\"\n")
+	if err := os.Chmod(shell, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("SHELL", shell)
+	m.config(object{"lab": fault("ok", object{"env": object{"N": "${OF_THE_PROFILE}"}}), "lacking": fault("ok", object{"env": object{"N": "${NOBODY_SETS_THIS}"}})})
+	r := m.start()
+	r.untilState("lab", ipc.StateReady)
+	r.untilState("lacking", ipc.StateFailed)
+	m.write(broken, "")
+	if _, err := r.client.Restart(t.Context(), ipc.ServerRequest{Name: "lacking"}); codeOf(err) != ipc.CodeServerDown {
+		t.Errorf("restarting what cannot be used: %v", err)
+	}
+	if s := r.server("lab"); s.State != ipc.StateReady {
+		t.Errorf("it is %s: %s", s.State, s.Problem)
+	}
+}
