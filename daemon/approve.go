@@ -9,6 +9,7 @@ import (
 	"github.com/toolsd/toolsd/index/tool"
 	"github.com/toolsd/toolsd/ipc"
 	"github.com/toolsd/toolsd/platform"
+	"github.com/toolsd/toolsd/watcher/clientconfig"
 )
 
 // trustRead bounds how long a list of what would run waits, after a start, for the
@@ -26,7 +27,7 @@ func (d *Daemon) Trust(ctx context.Context, r ipc.TrustRequest) (*ipc.TrustList,
 		return d.trustList(v, r.Name)
 	}
 	if r.Action == ipc.TrustApprove && len(r.Fingerprints) > 0 {
-		return d.approve(ctx, r.CWD, r.Fingerprints, true)
+		return d.approve(ctx, r.CWD, r.Fingerprints)
 	}
 	if r.Name == "" {
 		return nil, ipc.Errorf(ipc.CodeUsage, "no server is named").WithHint("`toolsd trust list` shows them")
@@ -43,7 +44,7 @@ func (d *Daemon) Trust(ctx context.Context, r ipc.TrustRequest) (*ipc.TrustList,
 		if r.Fingerprint == "" {
 			return nil, ipc.Errorf(ipc.CodeUsage, "approving %s needs the fingerprint that was shown", s.Name).WithHint("use `toolsd trust %s`", s.Name)
 		}
-		return d.approve(ctx, r.CWD, map[string]string{s.Name: r.Fingerprint}, false)
+		return d.approve(ctx, r.CWD, map[string]string{s.Name: r.Fingerprint})
 	case ipc.TrustRevoke:
 		err := d.trust.Revoke(trust.Subject(s.Key))
 		d.reconcileNow(ctx)
@@ -55,9 +56,8 @@ func (d *Daemon) Trust(ctx context.Context, r ipc.TrustRequest) (*ipc.TrustList,
 	return nil, ipc.Errorf(ipc.CodeUsage, "there is no action %q", r.Action).WithHint("the actions are list, approve and revoke")
 }
 
-// approve approves servers that a person was shown, all or none. all says that
-// these are everything that waited.
-func (d *Daemon) approve(ctx context.Context, cwd string, shown map[string]string, all bool) (*ipc.TrustList, error) {
+// approve approves servers that a person was shown, all or none.
+func (d *Daemon) approve(ctx context.Context, cwd string, shown map[string]string) (*ipc.TrustList, error) {
 	v := d.world.Load().from(cwd)
 	var list []trust.Approval
 	for name, fingerprint := range shown {
@@ -74,13 +74,7 @@ func (d *Daemon) approve(ctx context.Context, cwd string, shown map[string]strin
 		}
 		list = append(list, trust.Approval{Subject: trust.Subject(s.Key), Fingerprint: now, Details: details})
 	}
-	var err error
-	if all {
-		err = d.trust.ApproveAll(list)
-	} else {
-		err = d.trust.Approve(list[0].Subject, list[0].Fingerprint, list[0].Details)
-	}
-	if err != nil {
+	if err := d.trust.Approve(list, !d.othersWait(list)); err != nil {
 		return nil, notKept("the approval", err)
 	}
 	d.reconcileNow(ctx)
@@ -92,6 +86,17 @@ func (d *Daemon) approve(ctx context.Context, cwd string, shown map[string]strin
 		}
 	}
 	return out, nil
+}
+
+// othersWait reports whether servers of the user's own wait, besides those of the
+// list, because what was taken back is lost: those were not answered for, whoever
+// was shown them.
+func (d *Daemon) othersWait(list []trust.Approval) bool {
+	return slices.ContainsFunc(d.world.Load().servers, func(s *server) bool {
+		subject := trust.Subject(s.Key)
+		return s.Source.Scope == clientconfig.User && d.trust.Barred(subject) && !d.trust.Revoked(subject) &&
+			!slices.ContainsFunc(list, func(a trust.Approval) bool { return a.Subject == subject })
+	})
 }
 
 // notKept is the error of a decision that the disk does not have.

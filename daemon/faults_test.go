@@ -551,6 +551,19 @@ func TestAnUnfitTrustFile(t *testing.T) {
 			// It can be approved again, and that holds.
 			r.approve("theirs", m.project)
 			r.untilState("theirs", ipc.StateReady)
+			if harm.both { // a yes to one of all that wait, and a no to the other
+				l, err := r.client.Trust(t.Context(), ipc.TrustRequest{Name: "lab"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := r.client.Trust(t.Context(), ipc.TrustRequest{Action: ipc.TrustApprove, Fingerprints: map[string]string{"lab": l.Servers[0].Fingerprint}}); err != nil {
+					t.Fatal(err)
+				}
+				r.untilState("lab", ipc.StateReady)
+				if got := r.server("banned"); got.State != ipc.StatePending {
+					t.Errorf("a server that nobody answered for is %s", got.State)
+				}
+			}
 			if err := r.stop(); err != nil {
 				t.Fatal(err)
 			}

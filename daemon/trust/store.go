@@ -215,18 +215,11 @@ type Approval struct {
 	Details     Details
 }
 
-// Approve lets a server run as long as its fingerprint stays. It is given only
-// when it is on the disk: after an error nothing was approved.
-func (s *Store) Approve(subject Subject, fp Fingerprint, d Details) error {
-	return s.approve([]Approval{{subject, fp, d}}, false)
-}
-
-// ApproveAll approves every server of the list, or none. It is the user's answer
-// to all that waits, so it also ends the state in which every server waits
-// because the file was lost.
-func (s *Store) ApproveAll(list []Approval) error { return s.approve(list, true) }
-
-func (s *Store) approve(list []Approval, all bool) error {
+// Approve lets every server of the list run as long as its fingerprint stays, or
+// none of them. It is given only when it is on the disk: after an error nothing was
+// approved. last says that nothing else waits, which ends the state in which every
+// server waits because the file was lost.
+func (s *Store) Approve(list []Approval, last bool) error {
 	for _, a := range list {
 		if a.Fingerprint == "" {
 			return fmt.Errorf("the approval was not given: %s", cmp.Or(a.Details.Unfit, "the server has no fingerprint"))
@@ -243,7 +236,7 @@ func (s *Store) approve(list []Approval, all bool) error {
 		delete(next.Revoked, a.Subject)
 		delete(next.Former, a.Subject)
 	}
-	if all {
+	if last {
 		next.Closed = false
 	}
 	if !next.Closed {

@@ -42,6 +42,10 @@ func tempDir(t testing.TB) string {
 
 func storePath(t testing.TB) string { return filepath.Join(tempDir(t), "trust.json") }
 
+func (s *Store) approveOne(subject Subject, fp Fingerprint, d Details) error {
+	return s.Approve([]Approval{{subject, fp, d}}, false)
+}
+
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -55,8 +59,8 @@ func TestApprovalSurvivesARestart(t *testing.T) {
 	if s.Problem() != "" || s.Approved(server, fp1) || s.Barred(server) {
 		t.Fatal("a first start must approve and revoke nothing, without a problem")
 	}
-	must(t, s.Approve(server, fp1, Details{Root: "/b", Command: "node"}))
-	must(t, s.Approve(other, fp2, Details{Root: "/a"}))
+	must(t, s.approveOne(server, fp1, Details{Root: "/b", Command: "node"}))
+	must(t, s.approveOne(other, fp2, Details{Root: "/a"}))
 	for _, s := range []*Store{s, Open(path, quiet)} {
 		if !s.Approved(server, fp1) || s.Approved(server, fp2) || s.Approved(server, "") || s.Approved(mine, fp1) {
 			t.Error("only the approved fingerprint of the approved server is approved")
@@ -80,7 +84,7 @@ func TestApprovalSurvivesARestart(t *testing.T) {
 func TestRevocationHoldsForEveryScope(t *testing.T) {
 	path := storePath(t)
 	s := Open(path, quiet)
-	must(t, s.Approve(server, fp1, Details{Command: "node"}))
+	must(t, s.approveOne(server, fp1, Details{Command: "node"}))
 	must(t, s.Revoke(server))
 	must(t, s.Revoke(mine)) // never approved: user scope
 	for _, s := range []*Store{s, Open(path, quiet)} {
@@ -94,7 +98,7 @@ func TestRevocationHoldsForEveryScope(t *testing.T) {
 			t.Error("what was approved before must stay to compare with")
 		}
 	}
-	must(t, s.Approve(mine, fp2, Details{}))
+	must(t, s.approveOne(mine, fp2, Details{}))
 	if s.Barred(mine) || Open(path, quiet).Barred(mine) {
 		t.Error("a new approval ends the revocation")
 	}
@@ -132,7 +136,7 @@ func TestInvariant2NoProjectServerRunsBeforeItsPresentFingerprintWasApproved(t *
 			"": check,
 			"approve": func(rt *rapid.T) {
 				subject, fp := rapid.SampledFrom(subjects).Draw(rt, "subject"), rapid.SampledFrom(prints).Draw(rt, "fp")
-				must(t, s.Approve(subject, fp, Details{}))
+				must(t, s.approveOne(subject, fp, Details{}))
 				allowed[subject] = fp
 				delete(revoked, subject)
 			},
@@ -172,7 +176,7 @@ func TestInvariant2NoProjectServerRunsBeforeItsPresentFingerprintWasApproved(t *
 func TestEveryDamageApprovesNothing(t *testing.T) {
 	path := storePath(t)
 	s := Open(path, quiet)
-	must(t, s.Approve(server, fp1, Details{Command: "x"}))
+	must(t, s.approveOne(server, fp1, Details{Command: "x"}))
 	must(t, s.Revoke(mine))
 	whole, err := os.ReadFile(path)
 	must(t, err)
@@ -220,7 +224,7 @@ func TestEveryDamageApprovesNothing(t *testing.T) {
 func TestBothFilesDamagedMakesEveryServerWait(t *testing.T) {
 	path := storePath(t)
 	s := Open(path, quiet)
-	must(t, s.Approve(server, fp1, Details{}))
+	must(t, s.approveOne(server, fp1, Details{}))
 	must(t, os.WriteFile(path, nil, 0o600))
 	must(t, os.WriteFile(path+prevSuffix, []byte("x"), 0o600))
 	s = Open(path, quiet)
@@ -230,7 +234,7 @@ func TestBothFilesDamagedMakesEveryServerWait(t *testing.T) {
 	if s.Revoked(mine) || s.Revoked(server) {
 		t.Error("what waits because the file is lost was taken back by nobody")
 	}
-	must(t, s.Approve(mine, fp2, Details{}))
+	must(t, s.approveOne(mine, fp2, Details{}))
 	for _, s := range []*Store{s, Open(path, quiet)} {
 		if s.Barred(mine) || !s.Approved(mine, fp2) {
 			t.Error("what is approved then does not wait any more")
@@ -239,7 +243,11 @@ func TestBothFilesDamagedMakesEveryServerWait(t *testing.T) {
 			t.Error("the rest waits on, also after a restart, and that is said")
 		}
 	}
-	must(t, s.ApproveAll([]Approval{{server, fp1, Details{}}}))
+	must(t, s.Approve([]Approval{{server, fp2, Details{}}}, false))
+	if !s.Barred(other) || s.Problem() == "" {
+		t.Error("an answer to some of them ends it")
+	}
+	must(t, s.Approve([]Approval{{server, fp1, Details{}}}, true))
 	for _, s := range []*Store{s, Open(path, quiet)} {
 		if s.Barred(other) || s.Problem() != "" || !s.Approved(server, fp1) {
 			t.Error("the answer to all of them ends it")
@@ -252,14 +260,14 @@ func TestBothFilesDamagedMakesEveryServerWait(t *testing.T) {
 
 func TestTheLossIsToldUntilThePersonApproves(t *testing.T) {
 	path := storePath(t)
-	must(t, Open(path, quiet).Approve(server, fp1, Details{}))
+	must(t, Open(path, quiet).approveOne(server, fp1, Details{}))
 	must(t, os.Truncate(path, 10))
 	s := Open(path, quiet)
 	s.NoteTools(mine, []*tool.Tool{sampleTool(t, "a", "does a")}) // the daemon's own write
 	if s = Open(path, quiet); s.Problem() == "" {
 		t.Error("a write that no person asked for ended the report")
 	}
-	must(t, s.Approve(server, fp1, Details{}))
+	must(t, s.approveOne(server, fp1, Details{}))
 	if s.Problem() != "" || Open(path, quiet).Problem() != "" {
 		t.Error("still told after the approval")
 	}
@@ -295,13 +303,13 @@ func TestUnfitFilesAreRefused(t *testing.T) {
 	for name, setup := range setups {
 		t.Run(name, func(t *testing.T) {
 			path := storePath(t)
-			must(t, Open(path, quiet).Approve(server, fp1, Details{}))
+			must(t, Open(path, quiet).approveOne(server, fp1, Details{}))
 			setup(t, path)
 			s := Open(path, quiet)
 			if s.Approved(server, fp1) || s.Problem() == "" {
 				t.Fatalf("approved, or not told: %q", s.Problem())
 			}
-			must(t, s.Approve(server, fp2, Details{}))
+			must(t, s.approveOne(server, fp2, Details{}))
 			info, err := os.Lstat(path)
 			must(t, err)
 			if !info.Mode().IsRegular() || info.Mode().Perm() != 0o600 || !Open(path, quiet).Approved(server, fp2) {
@@ -342,7 +350,7 @@ func TestReadWritesNothing(t *testing.T) {
 		t.Error("where there is no file, something is decided")
 	}
 	s := Open(path, quiet)
-	must(t, s.Approve(server, fp1, Details{}))
+	must(t, s.approveOne(server, fp1, Details{}))
 	must(t, s.Revoke(mine))
 	must(t, s.SetRules(Rules{Ask: true}))
 	if d := read(); !d.Approved(server, fp1) || !d.Revoked(mine) || d.Barred(other) || !d.Rules().Ask {
@@ -361,7 +369,7 @@ func TestReadWritesNothing(t *testing.T) {
 func TestRevokeThenRollback(t *testing.T) {
 	path := storePath(t)
 	s := Open(path, quiet)
-	must(t, s.Approve(server, fp1, Details{}))
+	must(t, s.approveOne(server, fp1, Details{}))
 	old, err := os.ReadFile(path)
 	must(t, err)
 	must(t, s.Revoke(server))
@@ -371,10 +379,10 @@ func TestRevokeThenRollback(t *testing.T) {
 		t.Errorf("putting the older file back opened what was revoked: %q", s.Problem())
 	}
 	// The same for an approval that another one replaced.
-	must(t, s.Approve(server, fp1, Details{}))
+	must(t, s.approveOne(server, fp1, Details{}))
 	old, err = os.ReadFile(path)
 	must(t, err)
-	must(t, s.Approve(server, fp2, Details{}))
+	must(t, s.approveOne(server, fp2, Details{}))
 	must(t, os.WriteFile(path, old, 0o600))
 	if s = Open(path, quiet); s.Approved(server, fp1) {
 		t.Error("putting the older file back opened what was replaced")
@@ -387,7 +395,7 @@ func TestReadOnlyDirectory(t *testing.T) {
 	}
 	path := storePath(t)
 	s := Open(path, quiet)
-	must(t, s.Approve(server, fp1, Details{}))
+	must(t, s.approveOne(server, fp1, Details{}))
 	must(t, os.Chmod(filepath.Dir(path), 0o500))
 	t.Cleanup(func() { os.Chmod(filepath.Dir(path), 0o700) })
 	checkUnwritable(t, s, path)
@@ -399,7 +407,7 @@ func TestUnwritable(t *testing.T) {
 	path := filepath.Join(tempDir(t), "state", "trust.json")
 	must(t, os.Mkdir(filepath.Dir(path), 0o700))
 	s := Open(path, quiet)
-	must(t, s.Approve(server, fp1, Details{}))
+	must(t, s.approveOne(server, fp1, Details{}))
 	gone := filepath.Dir(path) + ".gone"
 	must(t, os.Rename(filepath.Dir(path), gone))
 	checkUnwritable(t, s, path)
@@ -415,7 +423,7 @@ func TestUnwritable(t *testing.T) {
 
 func checkUnwritable(t *testing.T, s *Store, path string) {
 	t.Helper()
-	if err := s.Approve(other, fp2, Details{}); err == nil || s.Approved(other, fp2) {
+	if err := s.approveOne(other, fp2, Details{}); err == nil || s.Approved(other, fp2) {
 		t.Errorf("an approval that could not be written was given (%v)", err)
 	}
 	if err := s.ApproveTool(server, sampleTool(t, "x", "y")); err == nil {
@@ -445,13 +453,13 @@ func TestFullDisk(t *testing.T) {
 	t.Cleanup(func() { exec.Command("umount", dir).Run() })
 	path := filepath.Join(dir, "trust.json")
 	s := Open(path, quiet)
-	must(t, s.Approve(server, fp1, Details{}))
-	must(t, s.Approve(other, fp2, Details{}))
+	must(t, s.approveOne(server, fp1, Details{}))
+	must(t, s.approveOne(other, fp2, Details{}))
 	filler := filepath.Join(dir, "filler")
 	if err := os.WriteFile(filler, make([]byte, 1<<20), 0o600); err == nil {
 		t.Fatal("the disk is not full")
 	}
-	if err := s.Approve(mine, fp1, Details{}); err == nil || s.Approved(mine, fp1) || Open(path, quiet).Approved(mine, fp1) {
+	if err := s.approveOne(mine, fp1, Details{}); err == nil || s.Approved(mine, fp1) || Open(path, quiet).Approved(mine, fp1) {
 		t.Errorf("an approval was given on a full disk: %v", err)
 	}
 	if again := Open(path, quiet); !again.Approved(server, fp1) || !again.Approved(other, fp2) || again.Problem() != "" {
@@ -485,7 +493,7 @@ func TestConcurrentUse(t *testing.T) {
 		wg.Go(func() {
 			for i := range 15 {
 				fp := Fingerprint(fmt.Sprint(i))
-				if err := s.Approve(subject, fp, Details{Root: "/p"}); err != nil {
+				if err := s.approveOne(subject, fp, Details{Root: "/p"}); err != nil {
 					t.Error(err)
 				}
 				if !s.Approved(subject, fp) {
@@ -556,13 +564,13 @@ func TestTools(t *testing.T) {
 		t.Errorf("a tool that left and came back is %q", got)
 	}
 	// Approving another program starts anew, approving the same one does not.
-	must(t, s.Approve(server, fp1, Details{}))
+	must(t, s.approveOne(server, fp1, Details{}))
 	s.NoteTools(server, []*tool.Tool{a})
-	must(t, s.Approve(server, fp1, Details{}))
+	must(t, s.approveOne(server, fp1, Details{}))
 	if !s.Held(server, altered) {
 		t.Error("approving the same server again let a held tool through")
 	}
-	must(t, s.Approve(server, fp2, Details{}))
+	must(t, s.approveOne(server, fp2, Details{}))
 	if s.Held(server, altered) {
 		t.Error("the first list of another program is held")
 	}
@@ -587,7 +595,7 @@ func TestTheFileHoldsNoSecret(t *testing.T) {
 		Headers: map[string]string{"Authorization": "Bearer " + planted}, Source: clientconfig.Source{File: "/p/.mcp.json"},
 	}
 	fp, d := FingerprintOf(def, def, "")
-	must(t, s.Approve(server, fp, d))
+	must(t, s.approveOne(server, fp, d))
 	for _, p := range []string{path, path + prevSuffix} {
 		if data, err := os.ReadFile(p); err != nil || bytes.Contains(data, []byte(planted)) {
 			t.Errorf("%s holds the secret (%v): %s", p, err, data)
@@ -623,7 +631,7 @@ func FuzzOpen(f *testing.F) {
 		if _, err := decodeState(file); err != nil && s.Problem() == "" {
 			t.Errorf("no problem with %q", file)
 		}
-		must(t, s.Approve(other, fp2, Details{}))
+		must(t, s.approveOne(other, fp2, Details{}))
 		if !Open(path, quiet).Approved(other, fp2) {
 			t.Error("an approval over any content is not kept")
 		}
@@ -656,11 +664,11 @@ func TestStateRoundTrip(t *testing.T) {
 
 func TestApproveRefusesWhatHasNoFingerprint(t *testing.T) {
 	s := Open(storePath(t), quiet)
-	err := s.Approve(server, "", Details{Unfit: "reading x of the project: permission denied"})
+	err := s.approveOne(server, "", Details{Unfit: "reading x of the project: permission denied"})
 	if err == nil || !strings.Contains(err.Error(), "permission denied") || s.Approved(server, "") {
 		t.Errorf("got %v", err)
 	}
-	if err := s.ApproveAll([]Approval{{other, fp1, Details{}}, {server, "", Details{}}}); err == nil || s.Approved(other, fp1) {
+	if err := s.Approve([]Approval{{other, fp1, Details{}}, {server, "", Details{}}}, false); err == nil || s.Approved(other, fp1) {
 		t.Error("all or none")
 	}
 	if errors.Is(err, errAbsent) {
