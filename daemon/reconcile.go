@@ -56,6 +56,7 @@ func (d *Daemon) reconcileLoop(ctx context.Context) {
 	tick := time.NewTicker(approvalCheck)
 	defer tick.Stop()
 	d.reconcile() // the first one, before Run served, gave upstream nothing
+	failing := false
 	for {
 		select {
 		case <-ctx.Done():
@@ -66,9 +67,11 @@ func (d *Daemon) reconcileLoop(ctx context.Context) {
 			close(done)
 			continue
 		case <-tick.C:
-			if err := d.trust.Sync(); err != nil {
+			err := d.trust.Sync()
+			if err != nil && !failing { // a full disk stays so for hours
 				d.log.Warn("keeping decisions about servers", "cause", err)
 			}
+			failing = err != nil
 			if moved, expired := d.approvalsMoved(), d.instancesExpired(); !moved && !expired {
 				continue
 			}

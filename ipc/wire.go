@@ -129,8 +129,8 @@ func serveSession(b Backend, w http.ResponseWriter, r *http.Request) {
 	// the session has one that ends with the connection.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
 	defer cancel()
-	var out framer
-	var hold sync.Mutex // lists wait until hello was written
+	out := framer{w: io.Discard} // until the connection is taken over, which may fail
+	var hold sync.Mutex          // lists wait until hello was written
 	hold.Lock()
 	s, err := b.Attach(ctx, request, Events{List: func(list []Listed) {
 		hold.Lock()

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -23,11 +22,9 @@ func (a *app) ifRunning(ask func(ctx context.Context, client *ipc.Client, dir st
 	if err != nil {
 		return
 	}
-	dir := a.cwd
-	if dir == "" {
-		if dir, err = os.Getwd(); err != nil {
-			return
-		}
+	dir, err := a.directory()
+	if err != nil {
+		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), completeWithin)
 	defer cancel()
