@@ -182,7 +182,7 @@ func (d *Daemon) trustInfo(v view, s *server) ipc.TrustInfo {
 		others := d.otherNames(v, s.Key)
 		listing, _ := d.index.Snapshot().Listing(s.Key)
 		for _, t := range listing.Tools {
-			if !s.passes(t.Name) {
+			if !s.Passes(t.Name) {
 				continue
 			}
 			for _, w := range trust.LintTool(t, others) {

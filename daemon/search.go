@@ -219,7 +219,7 @@ func (d *Daemon) resolve(v view, ref string) (index.Entry, error) {
 		case unusable:
 			return index.Entry{}, ipc.Errorf(ipc.CodeServerDown, "server %s cannot be used: %s", s.Name, s.redactor.Redact(s.Problem)).WithHint("%s", s.Hint)
 		}
-		if !s.passes(name) {
+		if !s.Passes(name) {
 			return index.Entry{}, ipc.Errorf(ipc.CodeNotFound, "%s is hidden by the tool filter of server %s", shown, s.Name).
 				WithHint("the filter stands in %s", s.Source.File)
 		}

@@ -167,7 +167,7 @@ func (d *Daemon) otherNames(v view, key string) func(string) bool {
 // whyMissing explains a tool of a known server that the caller cannot see.
 func (d *Daemon) whyMissing(out *ipc.Why, v view, s *server, name string) {
 	subject := trust.Subject(s.Key)
-	if v.gateOf(s) == open && !s.passes(name) {
+	if v.gateOf(s) == open && !s.Passes(name) {
 		out.State, out.Found = "hidden", true
 		out.Reasons = append(out.Reasons, "the tool filter of its server hides it in "+s.Source.File)
 		out.Hint = "change the filter there"

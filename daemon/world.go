@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"cmp"
-	"path"
 	"slices"
 	"strings"
 	"time"
@@ -98,27 +97,13 @@ func (v view) gateOf(s *server) gate {
 // it for every tool there is.
 func (v view) visible(key string, t *tool.Tool) bool {
 	s := v.open[key]
-	return s != nil && s.passes(t.Name) && (s.held == nil || !s.held(t))
+	return s != nil && s.Passes(t.Name) && (s.held == nil || !s.held(t))
 }
 
 // heldBack reports whether a tool would be visible if the user approved it.
 func (v view) heldBack(key string, t *tool.Tool) bool {
 	s := v.open[key]
-	return s != nil && s.passes(t.Name) && s.held != nil && s.held(t)
-}
-
-// passes applies the tool filter of the server's entry.
-func (s *server) passes(name string) bool {
-	return (len(s.Include) == 0 || matchesAny(s.Include, name)) && !matchesAny(s.Exclude, name)
-}
-
-func matchesAny(globs []string, name string) bool {
-	for _, g := range globs {
-		if ok, err := path.Match(g, name); ok || err != nil && g == name {
-			return true
-		}
-	}
-	return false
+	return s != nil && s.Passes(t.Name) && s.held != nil && s.held(t)
 }
 
 // list returns the servers that exist for this caller, in the world's order.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/toolsd/toolsd/daemon/trust"
 	"github.com/toolsd/toolsd/index"
+	"github.com/toolsd/toolsd/index/tool"
 	"github.com/toolsd/toolsd/ipc"
 	"github.com/toolsd/toolsd/platform"
 	"github.com/toolsd/toolsd/watcher"
@@ -105,7 +106,8 @@ type patient struct {
 	snapshot  *watcher.Snapshot // never nil
 	clients   []clientFile
 
-	tools    []index.Entry // as far as they are known
+	tools    []index.Entry // as far as they are known, and agents may see them
+	held     []tool.ID     // those that wait for an approval, of which nothing else is told
 	toolsErr error
 
 	reported map[string]bool // servers of which one check said why they do not work

@@ -60,6 +60,7 @@ func (p *patient) known() knownTools {
 		k.ids = append(k.ids, e.Tool.ID)
 		has[e.Tool.Server] = true
 	}
+	k.ids = append(k.ids, p.held...)
 	starting := map[string]bool{}
 	if p.status != nil {
 		for _, s := range p.status.Servers {

@@ -10,16 +10,19 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/toolsd/toolsd/daemon"
+	"github.com/toolsd/toolsd/daemon/trust"
 	"github.com/toolsd/toolsd/index"
 	"github.com/toolsd/toolsd/index/tool"
 	"github.com/toolsd/toolsd/ipc"
 	"github.com/toolsd/toolsd/platform"
+	"github.com/toolsd/toolsd/watcher"
 )
 
 // readTools reads the definitions of the visible tools from a copy of the index: a
@@ -29,14 +32,14 @@ func (p *patient) readTools() {
 	if p.dirsErr != nil {
 		return
 	}
-	visible := map[string]bool{}
+	visible := map[string]watcher.Server{}
 	for _, s := range p.visible() {
 		// A server that waits for an approval has no tools to speak of; one that
 		// had some before its definition changed is the daemon's to hide.
 		if p.unsure(s.Source.Root) || p.barred(s) {
 			continue
 		}
-		visible[s.Key] = true
+		visible[s.Key] = s
 	}
 	if p.status != nil {
 		for _, s := range p.status.Servers {
@@ -52,14 +55,26 @@ func (p *patient) readTools() {
 	// A daemon may write while the file is copied: then the copy is not whole, and
 	// a second one most likely is.
 	for range 3 {
-		p.tools, p.toolsErr = copiedTools(p.ctx, filepath.Join(p.dirs.Cache, indexName), visible)
+		p.tools, p.toolsErr = copiedTools(p.ctx, filepath.Join(p.dirs.Cache, indexName), func(key string, t *tool.Tool) bool {
+			s, ok := visible[key]
+			return ok && s.Passes(t.Name)
+		})
 		if p.toolsErr == nil {
-			return
+			break
 		}
+	}
+	if set := p.snapshot.Settings.Trust.Tools; set == "hold" || p.snapshot.SettingsUnread && p.decided.Rules().Hold {
+		p.tools = slices.DeleteFunc(p.tools, func(e index.Entry) bool {
+			held := p.decided.Held(trust.Subject(e.Key), e.Tool)
+			if held {
+				p.held = append(p.held, e.Tool.ID)
+			}
+			return held
+		})
 	}
 }
 
-func copiedTools(ctx context.Context, path string, visible map[string]bool) ([]index.Entry, error) {
+func copiedTools(ctx context.Context, path string, visible index.View) ([]index.Entry, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -88,7 +103,7 @@ func copiedTools(ctx context.Context, path string, visible map[string]bool) ([]i
 	})
 	defer x.Close()
 	var out []index.Entry
-	for e := range x.Snapshot().All(func(key string, _ *tool.Tool) bool { return visible[key] }) {
+	for e := range x.Snapshot().All(visible) {
 		out = append(out, e)
 	}
 	return out, nil

@@ -1,6 +1,7 @@
 package clientconfig
 
 import (
+	"path"
 	"regexp"
 	"sync"
 	"time"
@@ -72,6 +73,20 @@ type Server struct {
 	// Secrets are the values that must never be shown: of env and headers,
 	// of expanded variables, userinfo of the URL.
 	Secrets []string `json:"-"`
+}
+
+// Passes reports whether the entry's tool filter lets a tool of that name through.
+func (s *Server) Passes(name string) bool {
+	return (len(s.Include) == 0 || matchesAny(s.Include, name)) && !matchesAny(s.Exclude, name)
+}
+
+func matchesAny(globs []string, name string) bool {
+	for _, g := range globs {
+		if ok, err := path.Match(g, name); ok || err != nil && g == name {
+			return true
+		}
+	}
+	return false
 }
 
 // Source is the place of an entry.
