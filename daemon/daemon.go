@@ -80,6 +80,9 @@ type Daemon struct {
 	// listed holds the keys of the servers that listed their tools since start.
 	listed sync.Map
 
+	saving sync.Mutex // orders the writes of names.json, and is held over one
+	saved  int        // how many names it has
+
 	mu        sync.Mutex
 	sessions  map[string]*attached
 	instances map[instance]time.Time // processes beside the shared one, and their last use
@@ -276,6 +279,7 @@ func (d *Daemon) open() error {
 		d.log.Warn("names.json cannot be read; exposed names are chosen anew", "cause", err)
 	}
 	d.names = tool.NewNames(names, d.o.FixedNames...)
+	d.saved = d.names.Len()
 	d.trust = trust.Open(state("trust.json"), d.log)
 	d.calls = calllog.Open(state("calls.log"))
 	path := filepath.Join(dirs.Cache, "index.db")
@@ -359,15 +363,20 @@ func readNames(path string) (map[string]string, error) {
 }
 
 // saveNames keeps new exposed names. They are small, and a name that was shown
-// must survive, so this happens before a listing can be searched.
+// must survive, so this happens before a listing can be searched. What could not be
+// written is tried again with the next list, whosever it is.
 func (d *Daemon) saveNames() {
-	names, changed := d.names.Export()
-	if !changed {
+	d.saving.Lock()
+	defer d.saving.Unlock()
+	if d.names.Len() == d.saved {
 		return
 	}
+	names := d.names.Export()
 	if err := platform.WriteFileAtomic(filepath.Join(d.o.Dirs.State, "names.json"), ipc.Encode(names), 0o600); err != nil {
 		d.log.Warn("keeping exposed names", "cause", err)
+		return
 	}
+	d.saved = len(names)
 }
 
 // onListing takes over a server's complete list of tools.

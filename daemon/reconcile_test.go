@@ -2,7 +2,10 @@ package daemon
 
 import (
 	"encoding/json"
+	"fmt"
+	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -80,5 +83,42 @@ func TestAListThatCrossesAReconcile(t *testing.T) {
 	crosses = func() { d.world.Store(newWorld(nil)) }
 	if !list() {
 		t.Error("the tools of a removed server stay in the index")
+	}
+}
+
+func TestNamesAreKept(t *testing.T) {
+	state := filepath.Join(t.TempDir(), "state")
+	d := New(Options{Dirs: platform.Dirs{State: state}})
+	d.names = tool.NewNames(nil)
+	kept := func() map[string]string {
+		names, err := readNames(filepath.Join(state, "names.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return names
+	}
+	// What could not be written is written later, though nothing is new then.
+	d.names.Of(tool.ID{Server: "lab", Name: "first"})
+	d.saveNames()
+	if err := os.Mkdir(state, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	d.saveNames()
+	if got := kept(); len(got) != 1 {
+		t.Errorf("with a directory it has %v", got)
+	}
+	// Servers list at one time, and the last write has the names of all.
+	for round := range 20 {
+		var lists sync.WaitGroup
+		for i := range 8 {
+			lists.Go(func() {
+				d.names.Of(tool.ID{Server: "lab", Name: fmt.Sprint(round, " ", i)})
+				d.saveNames()
+			})
+		}
+		lists.Wait()
+		if got, want := len(kept()), d.names.Len(); got != want {
+			t.Fatalf("the file has %d names of %d", got, want)
+		}
 	}
 }

@@ -20,7 +20,6 @@ type Names struct {
 	mu    sync.Mutex
 	byID  map[string]string // id → exposed name
 	owner map[string]string // folded exposed name → id
-	dirty bool
 }
 
 // NewNames continues with the names that Export returned earlier. reserved are
@@ -55,17 +54,21 @@ func (n *Names) Of(id ID) string {
 		name = hashedName(id, salt)
 	}
 	n.byID[key], n.owner[fold(name)] = name, key
-	n.dirty = true
 	return name
 }
 
-// Export returns a copy of all names for keeping, and whether there are new ones
-// since the last export.
-func (n *Names) Export() (all map[string]string, changed bool) {
+// Export returns a copy of all names for keeping.
+func (n *Names) Export() map[string]string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	changed, n.dirty = n.dirty, false
-	return maps.Clone(n.byID), changed
+	return maps.Clone(n.byID)
+}
+
+// Len is the number of names, which only grows.
+func (n *Names) Len() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.byID)
 }
 
 // fold makes names that differ only in case or in - and _ the same one: some
