@@ -338,14 +338,22 @@ func (d *Daemon) Log(ctx context.Context, r ipc.ServerRequest) (*ipc.ServerLog, 
 		return nil, needsTrust(s)
 	}
 	out := &ipc.ServerLog{Name: s.Name, File: upstream.LogFile(d.serversDir(), s.Key), Lines: []string{}}
-	data, err := os.ReadFile(out.File)
-	if err != nil {
-		return out, nil // nothing was written yet
+	n := cmp.Or(r.Lines, defaultLogLines)
+	lines := linesOf(out.File)
+	if len(lines) < n { // the file may have been begun a moment ago
+		lines = append(linesOf(upstream.OldLogFile(out.File)), lines...)
 	}
-	lines := strings.Split(strings.TrimRight(string(data), "\n"), "\n")
-	n := min(cmp.Or(r.Lines, defaultLogLines), len(lines))
-	for _, line := range lines[len(lines)-n:] {
+	for _, line := range lines[max(0, len(lines)-n):] {
 		out.Lines = append(out.Lines, s.redactor.Redact(tool.CleanLine(line)))
 	}
 	return out, nil
+}
+
+// linesOf are the lines of a file, none where there is no file.
+func linesOf(path string) []string {
+	data, _ := os.ReadFile(path) // nothing was written yet
+	if len(data) == 0 {
+		return nil
+	}
+	return strings.Split(strings.TrimRight(string(data), "\n"), "\n")
 }

@@ -552,3 +552,34 @@ func TestAShellThatFailsLaterTakesNothingAway(t *testing.T) {
 		t.Errorf("it is %s: %s", s.State, s.Problem)
 	}
 }
+
+// TestALogThatWasJustBegunAnew shows the end of what the server wrote, which is in
+// the file before.
+func TestALogThatWasJustBegunAnew(t *testing.T) {
+	m := newMachine(t)
+	m.config(object{"lab": fault("ok", object{"disabled": true})})
+	r := m.start()
+	r.untilState("lab", ipc.StateDisabled)
+	ask := func(n int) string {
+		l, err := r.client.Log(t.Context(), ipc.ServerRequest{Name: "lab", Lines: n})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Join(l.Lines, " ")
+	}
+	l, err := r.client.Log(t.Context(), ipc.ServerRequest{Name: "lab"})
+	if err != nil || len(l.Lines) != 0 {
+		t.Fatalf("before anything was written: %s %v", ipc.Encode(l), err)
+	}
+	m.write(l.File, "")
+	if got := ask(5); got != "" {
+		t.Errorf("an empty file has %q", got)
+	}
+	m.write(l.File+".1", "one\ntwo\nthree\n")
+	m.write(l.File, "four\n")
+	for n, want := range map[int]string{1: "four", 3: "two three four", 9: "one two three four"} {
+		if got := ask(n); got != want {
+			t.Errorf("the last %d lines are %q, want %q", n, got, want)
+		}
+	}
+}

@@ -47,6 +47,9 @@ func LogFile(dir, key string) string {
 	return filepath.Join(dir, safe+".log")
 }
 
+// OldLogFile is what came before in a log that became too long.
+func OldLogFile(file string) string { return file + ".1" }
+
 // stderrLog keeps the last lines of a server's stderr and writes all of them to
 // its log, cleaned and redacted. It outlives the server's processes.
 type stderrLog struct {
@@ -150,7 +153,7 @@ func (l *logFile) open() {
 			return // a link would have us write elsewhere
 		}
 		l.size = info.Size()
-		if l.size > maxLog && os.Rename(l.path, l.path+".1") == nil {
+		if l.size > maxLog && os.Rename(l.path, OldLogFile(l.path)) == nil {
 			l.size = 0
 		}
 	}
