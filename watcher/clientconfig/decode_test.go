@@ -97,6 +97,8 @@ func TestOddFiles(t *testing.T) {
 			problems: []at4{{1, 36, "a", "twice"}, {1, 48, "a", `"args" is a number`}}},
 		{name: "a key twice", in: `{"mcpServers":{"a":{"command":"x","command":"y"}}}`, servers: "a=y",
 			problems: []at4{{1, 35, "a", `"command" is there twice, at line 1, column 21 and at line 1, column 35`}}},
+		{name: "args twice", in: `{"mcpServers":{"a":{"command":"x","args":["p"],"args":["q"]}}}`, servers: "a=x q",
+			problems: []at4{{1, 48, "a", `"args" is there twice`}}},
 		{name: "a variable twice", in: `{"mcpServers":{"a":{"command":"x","env":{"A":"1","A":"2"}}}}`, servers: "a=x",
 			problems: []at4{{1, 50, "a", `"A" is there twice`}}},
 		{name: "the root twice", in: `{"mcpServers":{"a":{"command":"x"}},"mcpServers":{"b":{"command":"y"}}}`, servers: "b=y",

@@ -52,12 +52,11 @@ func (e *entryReader) read(n *node) *fault {
 // fields reads the keys of an entry, or of the transport object in it.
 func (e *entryReader) fields(n *node) *fault {
 	e.duplicates(n, e.s.Name)
-	for _, m := range n.members {
-		v := n.get(m.key) // the last of two
-		if v.kind == kNull {
+	for m := range n.distinct {
+		if m.val.kind == kNull {
 			continue // as good as absent, for every key of every client
 		}
-		if f := e.field(m.key, v); f != nil {
+		if f := e.field(m.key, m.val); f != nil {
 			return f
 		}
 	}
@@ -167,8 +166,8 @@ func (e *entryReader) texts(key string, v *node, into map[string]string) (map[st
 		return nil, faultf(v, "%s is %s, not an object of names and values", quoted(key), v.kind)
 	}
 	e.duplicates(v, e.s.Name)
-	for _, m := range v.members {
-		val := v.get(m.key)
+	for m := range v.distinct {
+		val := m.val
 		if val.kind == kNull {
 			continue
 		}

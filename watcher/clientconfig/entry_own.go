@@ -58,8 +58,8 @@ func (e *entryReader) own(v *node) {
 		}
 		e.note(n, "", "%s in the toolsd block must be one of %s; the default is used", quoted(key), strings.Join(allowed, ", "))
 	}
-	for _, m := range v.members {
-		n := v.get(m.key)
+	for m := range v.distinct {
+		n := m.val
 		if n.kind == kNull {
 			continue
 		}

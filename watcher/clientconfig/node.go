@@ -49,12 +49,29 @@ func (n *node) get(key string) *node {
 	if n == nil || n.kind != kMap {
 		return nil
 	}
-	for i := len(n.members) - 1; i >= 0; i-- {
-		if n.members[i].key == key {
-			return n.members[i].val
-		}
+	if i := n.find(key); i >= 0 {
+		return n.members[i].val
 	}
 	return nil
+}
+
+// find is the place of the last member of that key, or -1.
+func (n *node) find(key string) int {
+	for i := len(n.members) - 1; i >= 0; i-- {
+		if n.members[i].key == key {
+			return i
+		}
+	}
+	return -1
+}
+
+// distinct yields the members, of several of one key the last one.
+func (n *node) distinct(yield func(member) bool) {
+	for i, m := range n.members {
+		if n.find(m.key) == i && !yield(m) {
+			return
+		}
+	}
 }
 
 // lookup follows a dotted pointer. A key that holds the dots itself goes first:
