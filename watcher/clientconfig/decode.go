@@ -21,6 +21,11 @@ var ErrEmpty = errors.New("the file is empty")
 // maxProblems is how many problems one file may have; a person reads no more.
 const maxProblems = 100
 
+// maxServers is how many servers one file may have. People have a few dozen; a
+// file that came with a project must not have more compared than that takes a
+// moment.
+const maxServers = 500
+
 // Content is all that a file says.
 type Content struct {
 	Servers  []Server // in the order of the file
@@ -105,6 +110,7 @@ type decoder struct {
 	// root is where the servers of the root at hand begin in out.Servers: of two
 	// under one root the last counts, of two roots the first.
 	root int
+	many bool // there are more servers than are read
 }
 
 func (d *decoder) parse() (*node, error) {
@@ -169,6 +175,9 @@ func (d *decoder) duplicates(n *node, server string) {
 // twice reports something that is in the file twice. The problem's place is the
 // second one, which counts.
 func (d *decoder) twice(what string, first, second int, server string) {
+	if len(d.out.Problems) > maxProblems {
+		return // finding the two places takes longer than the rest
+	}
 	line, col := d.places.at(first)
 	line2, col2 := d.places.at(second)
 	d.problem(second, server,
@@ -225,6 +234,13 @@ func (d *decoder) server(name string, at int, n *node, project string) {
 		return
 	case cleaned != strings.TrimSpace(name):
 		d.problem(at, cleaned, "the name of a server holds hidden characters; they were taken out", "rename the server")
+	}
+	if len(d.out.Servers) >= maxServers {
+		if !d.many {
+			d.many = true
+			d.problem(at, "", fmt.Sprintf("the file has more than %d servers; this one and those after it are not read", maxServers), "")
+		}
+		return
 	}
 	line, col := d.places.at(at)
 	s := Server{Name: cleaned, Source: Source{

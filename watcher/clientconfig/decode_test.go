@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -439,5 +440,83 @@ func TestProblemsAreBounded(t *testing.T) {
 	_, problems, err := Decode(Location{Client: "cursor", Path: "f.json"}, []byte(b.String()+"}"))
 	if err != nil || len(problems) != maxProblems+1 || problems[maxProblems].Line != 0 {
 		t.Fatal(len(problems), err)
+	}
+}
+
+func TestServersAreBounded(t *testing.T) {
+	var b strings.Builder
+	b.WriteString(`{"mcpServers":{`)
+	for i := range 2 * maxServers {
+		fmt.Fprintf(&b, `"s%d":{"command":"x"},`, i)
+	}
+	servers, problems, err := Decode(Location{Client: "cursor", Path: "f.json"}, []byte(b.String()+"}}"))
+	if err != nil || len(servers) != maxServers || len(problems) != 1 || !strings.Contains(problems[0].Message, "more than 500 servers") {
+		t.Errorf("%d servers, %v, %v", len(servers), problems, err)
+	}
+}
+
+func TestAliasesAreBounded(t *testing.T) {
+	many := func(n int, format string) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, format, i)
+		}
+		return b.String()
+	}
+	env := "x: &env\n" + many(20000, "  K%d: v\n")
+	for name, in := range map[string]string{
+		"aliases": env + "extensions:\n" + many(20000, "  s%d: {cmd: x, envs: *env}\n"),
+		"merges":  env + "extensions:\n" + many(20000, "  s%d: {<<: *env, cmd: x}\n"),
+		"in turn": "a0: &a0 {k: v}\n" + func() string {
+			var b strings.Builder
+			for i := range 60 {
+				fmt.Fprintf(&b, "a%d: &a%d {x: *a%d, y: *a%d}\n", i+1, i+1, i, i)
+			}
+			return b.String()
+		}(),
+	} {
+		_, _, err := Decode(Location{Client: "goose", Scope: User, Path: "config.yaml"}, []byte(in))
+		if err == nil || !strings.Contains(err.Error(), "aliases stand for more than") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A file that was made to cost time costs no more than another one of its size.
+func TestDecodeIsLinear(t *testing.T) {
+	const size = 2 << 20 // squared, each of these takes minutes; the test's own limit finds it
+	many := func(format string) string {
+		var b strings.Builder
+		for i := 0; b.Len() < size; i++ {
+			b.WriteString(strings.ReplaceAll(format, "#", strconv.Itoa(i)))
+		}
+		return b.String()
+	}
+	for _, r := range []struct{ name, slug, path, in string }{
+		{"keys", "cursor", "mcp.json", `{"mcpServers":{"a":{"command":"x",` + many(`"k#":1,`) + `}}}`},
+		{"a key over and over", "cursor", "mcp.json", `{"mcpServers":{"a":{"command":"x",` + many(`"k":1,`) + `}}}`},
+		{"variables", "cursor", "mcp.json", `{"mcpServers":{"a":{"command":"x","env":{` + many(`"K#":"",`) + `}}}}`},
+		{"a variable over and over", "cursor", "mcp.json", `{"mcpServers":{"a":{"command":"x","env":{` + many(`"K":"",`) + `}}}}`},
+		{"tools", "cursor", "mcp.json", `{"mcpServers":{"a":{"command":"x","disabledTools":[` + many(`"t#",`) + `]}}}`},
+		{"forwarded", "cursor", "mcp.json", `{"mcpServers":{"a":{"command":"x","env_vars":[` + many(`"V#",`) + `]}}}`},
+		{"the toolsd block", "cursor", "mcp.json", `{"mcpServers":{"a":{"command":"x","toolsd":{` + many(`"k#":1,`) + `}}}}`},
+		{"servers", "cursor", "mcp.json", `{"mcpServers":{` + many(`"s#":{"command":"x"},`) + `}}`},
+		{"a server over and over", "cursor", "mcp.json", `{"mcpServers":{` + many(`"s":{"command":"x"},`) + `}}`},
+		{"roots", "cursor", "mcp.json", `{` + many(`"k#":{"a":1},`) + `}`},
+		{"switches", "opencode", "opencode.json", `{"mcp":{` + many(`"s#":{"command":["x"]},`) + `},"tools":{` + many(`"s#_*":false,`) + `}}`},
+		{"tables", "codex", "config.toml", many("[mcp_servers.s#]\n")},
+		{"tables in tables", "codex", "config.toml", many("[mcp_servers.s#.env]\n[mcp_servers.s#]\n")},
+		{"TOML keys", "codex", "config.toml", "[mcp_servers.a]\n" + many("k# = 1\n")},
+		{"dotted TOML keys", "codex", "config.toml", many("mcp_servers.s#.command = 'x'\n")},
+		{"YAML keys", "goose", "config.yaml", "extensions:\n  a:\n" + many("    k#: 1\n")},
+		{"YAML on one line", "goose", "config.yaml", "extensions: {a: {cmd: x, envs: {" + many("K#: v, ") + "}}}\n"},
+		{"a list on one line", "continue", "config.yaml", "mcpServers: [" + many("{name: s#, command: x}, ") + "]\n"},
+	} {
+		t.Run(r.name, func(t *testing.T) {
+			t.Parallel()
+			if _, _, err := Decode(Location{Client: r.slug, Scope: Project, Root: "/w", Path: "/w/" + r.path}, []byte(r.in)); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

@@ -41,7 +41,7 @@ func (e *editor) yaml() error {
 		e.appendRoot(text)
 		return nil
 	}
-	keyAt := starts.offset(e.data, key.Line, key.Column)
+	keyAt := starts.offset(key.Line, key.Column)
 	list := value.Kind == yaml.SequenceNode || len(value.Content) == 0 && e.client.Slug == "continue"
 	if len(value.Content) == 0 { // null, {} or []
 		if len(e.names) > 0 {
@@ -49,7 +49,7 @@ func (e *editor) yaml() error {
 			colon := keyAt + bytes.IndexByte(e.data[keyAt:rest], ':') + 1
 			end := colon
 			if value.Style&yaml.FlowStyle != 0 || value.Value != "" {
-				end = starts.offset(e.data, value.Line, value.Column)
+				end = starts.offset(value.Line, value.Column)
 				switch {
 				case value.Kind == yaml.ScalarNode:
 					end += len(value.Value)
@@ -79,7 +79,7 @@ func (e *editor) yaml() error {
 	}
 	for i := 0; i < len(value.Content); i += step {
 		first := value.Content[i]
-		at := starts.offset(e.data, first.Line, first.Column)
+		at := starts.offset(first.Line, first.Column)
 		name := first.Value
 		if list {
 			name = ""

@@ -190,10 +190,21 @@ func (e *entryReader) texts(key string, v *node, into map[string]string) (map[st
 
 func isEnv(key string) bool { return strings.HasPrefix(key, "env") && key != "env_http_headers" }
 
+// maxNames is how many tools or variables one list may name. A server has some
+// hundreds of tools at most, and lists are compared with each other.
+const maxNames = 2000
+
+func tooMany(key string, v *node) *fault {
+	return faultf(v, "%s holds more than %d names", quoted(key), maxNames)
+}
+
 // forward reads names of variables: texts, or objects with a name.
 func (e *entryReader) forward(key string, v *node) *fault {
 	if v.kind != kList {
 		return faultf(v, "%s is %s, not a list of names of variables", quoted(key), v.kind)
+	}
+	if len(v.items) > maxNames {
+		return tooMany(key, v)
 	}
 	for _, item := range v.items {
 		name := item
@@ -226,6 +237,9 @@ func truth(v *node) (on, ok bool) {
 func (e *entryReader) filter(key string, v *node, include bool) *fault {
 	if v.kind != kList {
 		return faultf(v, "%s is %s, not a list of names of tools", quoted(key), v.kind)
+	}
+	if len(v.items) > maxNames {
+		return tooMany(key, v)
 	}
 	var names []string
 	for _, item := range v.items {

@@ -34,6 +34,10 @@ type node struct {
 	text       string // the string; a bool, number or date as it is spelled
 	members    []member
 	items      []*node
+
+	// Of many members: where the last one of each key is, as far as they are known.
+	last  map[string]int
+	known int
 }
 
 // member is a key of a map with its value. A key may be there twice.
@@ -55,12 +59,30 @@ func (n *node) get(key string) *node {
 	return nil
 }
 
-// find is the place of the last member of that key, or -1.
+// few is how many members are searched one by one, which for the ten keys of an
+// entry costs less than a map. Without one, an object of a million keys, each of
+// which is asked for, would take hours.
+const few = 32
+
+// find is the place of the last member of that key, or -1. Members are only ever
+// appended.
 func (n *node) find(key string) int {
-	for i := len(n.members) - 1; i >= 0; i-- {
-		if n.members[i].key == key {
-			return i
+	if len(n.members) <= few {
+		for i := len(n.members) - 1; i >= 0; i-- {
+			if n.members[i].key == key {
+				return i
+			}
 		}
+		return -1
+	}
+	if n.last == nil {
+		n.last = make(map[string]int, len(n.members))
+	}
+	for ; n.known < len(n.members); n.known++ {
+		n.last[n.members[n.known].key] = n.known
+	}
+	if i, ok := n.last[key]; ok {
+		return i
 	}
 	return -1
 }
@@ -157,44 +179,48 @@ func (p *places) at(off int) (line, col int) {
 	return p.line, p.col
 }
 
-// offset is the reverse for parsers that only tell lines and columns. Lines end
-// as YAML has it.
-type lineStarts []int
+// lineStarts is the reverse for parsers that only tell lines and columns. Lines end
+// as YAML has it. Asked in ascending order, it reads a line once.
+type lineStarts struct {
+	data           []byte
+	starts         []int
+	line, col, off int // the last answer
+}
 
-func startsOf(data []byte) lineStarts {
-	starts := lineStarts{0}
+func startsOf(data []byte) *lineStarts {
+	s := &lineStarts{data: data, starts: []int{0}}
 	if bytes.HasPrefix(data, bom) {
-		starts[0] = len(bom)
+		s.starts[0] = len(bom)
 	}
 	for i := 0; i < len(data); i++ {
 		switch c := data[i]; {
 		case c == '\n',
 			c == '\r' && (i+1 == len(data) || data[i+1] != '\n'):
-			starts = append(starts, i+1)
+			s.starts = append(s.starts, i+1)
 		case c == 0xc2 && i+1 < len(data) && data[i+1] == 0x85: // next line
 			i++
-			starts = append(starts, i+1)
+			s.starts = append(s.starts, i+1)
 		case c == 0xe2 && i+2 < len(data) && data[i+1] == 0x80 && (data[i+2] == 0xa8 || data[i+2] == 0xa9):
 			i += 2
-			starts = append(starts, i+1)
+			s.starts = append(s.starts, i+1)
 		}
 	}
-	return starts
+	return s
 }
 
-func (s lineStarts) offset(data []byte, line, col int) int {
-	if line < 1 {
-		line = 1
+func (s *lineStarts) offset(line, col int) int {
+	line = max(line, 1)
+	if line > len(s.starts) {
+		return len(s.data)
 	}
-	if line > len(s) {
-		return len(data)
+	if line != s.line || col < s.col {
+		s.line, s.col, s.off = line, 1, s.starts[line-1]
 	}
-	off := s[line-1]
-	for ; col > 1 && off < len(data); col-- {
-		_, n := utf8.DecodeRune(data[off:])
-		off += n
+	for ; s.col < col && s.off < len(s.data); s.col++ {
+		_, n := utf8.DecodeRune(s.data[s.off:])
+		s.off += n
 	}
-	return off
+	return s.off
 }
 
 var bom = []byte("\xef\xbb\xbf")

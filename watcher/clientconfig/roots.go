@@ -202,6 +202,10 @@ func (d *decoder) switchedOff(file *node) {
 		if tools == nil || tools.kind != kMap {
 			return
 		}
+		if len(tools.members) > maxNames {
+			d.problem(tools.start, "", fmt.Sprintf(`"tools" holds more than %d names, and none of them counts`, maxNames), "")
+			return
+		}
 		for _, m := range tools.members {
 			if m.val.kind != kBool {
 				continue

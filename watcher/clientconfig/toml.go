@@ -117,7 +117,11 @@ func (t *tomlTree) header(e *unstable.Node) (*node, error) {
 		return nil, tooDeep(keys[0].at)
 	}
 	parent, last := t.descend(t.root, keys[:len(keys)-1]), keys[len(keys)-1]
-	old := parent.get(last.name)
+	at := parent.find(last.name)
+	var old *node
+	if at >= 0 {
+		old = parent.members[at].val
+	}
 	table := &node{kind: kMap, start: last.at}
 	t.explicit[table] = true
 	switch {
@@ -129,12 +133,7 @@ func (t *tomlTree) header(e *unstable.Node) (*node, error) {
 		old.items = append(old.items, table)
 	case old != nil && old.kind == kMap && !t.explicit[old]:
 		t.explicit[old] = true
-		// The header is the place where people look for it.
-		for i := range parent.members {
-			if parent.members[i].val == old {
-				parent.members[i].at = last.at
-			}
-		}
+		parent.members[at].at = last.at // where people look for it
 		return old, nil
 	default:
 		parent.members = append(parent.members, member{last.name, last.at, table})

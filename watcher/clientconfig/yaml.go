@@ -2,6 +2,7 @@ package clientconfig
 
 import (
 	"bytes"
+	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
@@ -19,7 +20,7 @@ func parseYAML(data []byte) (root *node, err error) {
 			root, err = nil, &syntaxAt{message: "the file cannot be read as YAML"}
 		}
 	}()
-	t := &yamlTree{data: data, starts: startsOf(data), done: map[*yaml.Node]*node{}}
+	t := &yamlTree{data: data, starts: startsOf(data), done: map[*yaml.Node]*anchor{}}
 	var doc yaml.Node
 	if err := yaml.Unmarshal(data, &doc); err != nil {
 		return nil, t.fault(err)
@@ -32,11 +33,24 @@ func parseYAML(data []byte) (root *node, err error) {
 
 type yamlTree struct {
 	data   []byte
-	starts lineStarts
+	starts *lineStarts
 	// done keeps a converted anchor, which its aliases share: a file of aliases
 	// to aliases stays as small as it looks. nil is one that is being converted.
-	done map[*yaml.Node]*node
+	done map[*yaml.Node]*anchor
+	// size counts values, those behind an alias too; repeated are the latter.
+	size, repeated int
 }
+
+// anchor is a value that aliases may stand for.
+type anchor struct {
+	*node
+	size int
+}
+
+// maxRepeated is how many values aliases may stand for in all. Who reads the tree
+// meets them each time: a server of a thousand variables under a thousand names
+// would be a million.
+const maxRepeated = 100_000
 
 var (
 	yamlLine   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(?:yaml: )?line (\d+): `) })
@@ -53,7 +67,7 @@ func (t *yamlTree) fault(err error) error {
 		if strings.HasPrefix(message, "did not find expected") {
 			line++ // the parser counts from 0 here, the scanner from 1
 		}
-		off = t.starts.offset(t.data, line, 1)
+		off = t.starts.offset(line, 1)
 		off += len(t.data[off:]) - len(bytes.TrimLeft(t.data[off:], " \t"))
 	}
 	if m := yamlAnchor().FindStringSubmatch(message); m != nil {
@@ -64,26 +78,32 @@ func (t *yamlTree) fault(err error) error {
 }
 
 func (t *yamlTree) convert(y *yaml.Node, depth int) (*node, error) {
-	start := t.starts.offset(t.data, y.Line, y.Column)
+	start := t.starts.offset(y.Line, y.Column)
 	if depth > maxDepth {
 		return nil, tooDeep(start)
 	}
 	if y.Kind == yaml.AliasNode {
-		n, ok := t.done[y.Alias]
-		if ok && n == nil {
+		a, ok := t.done[y.Alias]
+		switch {
+		case !ok:
+			return t.convert(y.Alias, depth+1)
+		case a == nil:
 			return nil, &syntaxAt{off: start, message: "an alias stands inside of its own anchor"}
 		}
-		if ok {
-			return n, nil
+		t.size += a.size
+		if t.repeated += a.size; t.repeated > maxRepeated {
+			return nil, &syntaxAt{off: start, message: fmt.Sprintf("its aliases stand for more than %d values", maxRepeated)}
 		}
-		return t.convert(y.Alias, depth+1)
+		return a.node, nil
 	}
-	if n, ok := t.done[y]; ok && n != nil {
-		return n, nil
+	if a := t.done[y]; a != nil {
+		return a.node, nil
 	}
 	if y.Anchor != "" {
 		t.done[y] = nil
 	}
+	before := t.size
+	t.size++
 	n := &node{start: start}
 	var err error
 	switch y.Kind {
@@ -118,7 +138,7 @@ func (t *yamlTree) convert(y *yaml.Node, depth int) (*node, error) {
 		return nil, err
 	}
 	if y.Anchor != "" {
-		t.done[y] = n
+		t.done[y] = &anchor{n, t.size - before}
 	}
 	return n, nil
 }
@@ -127,7 +147,7 @@ func (t *yamlTree) mapping(n *node, y *yaml.Node, depth int) error {
 	var merged []*node
 	for i := 0; i+1 < len(y.Content); i += 2 {
 		k := y.Content[i]
-		at := t.starts.offset(t.data, k.Line, k.Column)
+		at := t.starts.offset(k.Line, k.Column)
 		if k.Kind == yaml.AliasNode {
 			k = k.Alias
 		}
