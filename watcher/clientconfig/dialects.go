@@ -39,7 +39,7 @@ func (e *expander) expandIn(t string, closers map[int]int, from, to, depth int) 
 	plain := from
 	put := func(start, next int, value string) {
 		out.WriteString(t[plain:start])
-		out.WriteString(value)
+		out.WriteString(e.add(value))
 		plain = next
 	}
 	for i := from; i < to; i++ {
@@ -114,6 +114,9 @@ func (e *expander) curly(inner string) (string, bool) {
 		return e.variable(strings.TrimSpace(name)), true
 	}
 	if path, ok := strings.CutPrefix(inner, "file:"); ok {
+		if e.added > maxAdded {
+			return "", true // it has its problem
+		}
 		path = e.absolute(strings.TrimSpace(path), cmp.Or(e.beside, e.Root, e.Home))
 		data, ok := e.read("a file that the entry takes a value from", path)
 		if !ok {
@@ -261,11 +264,7 @@ func (e *expander) secret(inner string) (string, bool) {
 			files = append(files, filepath.Join(e.Home, ".continue", ".env"))
 		}
 		for _, f := range files {
-			data, err := e.ReadFile(f)
-			if err != nil {
-				continue
-			}
-			if v := dotenv(string(data))[name]; v != "" {
+			if v := e.dotenvOf(f)[name]; v != "" {
 				e.secrets[v] = true
 				return v, true
 			}
@@ -273,4 +272,20 @@ func (e *expander) secret(inner string) (string, bool) {
 	}
 	e.miss(name)
 	return "${" + inner + "}", true
+}
+
+// dotenvOf are the variables of a file, which is read once however many ask.
+func (e *expander) dotenvOf(path string) map[string]string {
+	vars, known := e.dotenvs[path]
+	if known {
+		return vars
+	}
+	if data, err := e.ReadFile(path); err == nil {
+		vars = dotenv(string(data))
+	}
+	if e.dotenvs == nil {
+		e.dotenvs = map[string]map[string]string{}
+	}
+	e.dotenvs[path] = vars
+	return vars
 }

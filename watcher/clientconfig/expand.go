@@ -104,7 +104,23 @@ type expander struct {
 	hint        string
 	unsupported bool
 	secrets     map[string]bool
-	beside      string // the directory of the entry's file, from which {file:…} starts
+	beside      string                       // the directory of the entry's file, from which {file:…} starts
+	added       int                          // bytes, by what was replaced
+	dotenvs     map[string]map[string]string // of Continue's secrets, by file
+}
+
+// maxAdded bounds what variables and files add to one entry. A program takes 128
+// KiB in one piece (Linux); an entry that came with a project could name a large
+// file a thousand times over.
+const maxAdded = 256 << 10
+
+// add is value, if there is room for it.
+func (e *expander) add(value string) string {
+	if e.added += len(value); e.added <= maxAdded {
+		return value
+	}
+	e.fail(false, fmt.Sprintf("its variables and files add more than %d KiB to it", maxAdded>>10), "name what is smaller")
+	return ""
 }
 
 func (e *expander) expandMap(m map[string]string) map[string]string {
@@ -118,7 +134,14 @@ func (e *expander) expandMap(m map[string]string) map[string]string {
 	return out
 }
 
-func (e *expander) miss(name string) { e.missing = appendNew(e.missing, name) }
+// maxMissing is how many variables a problem names; nobody sets more at a time.
+const maxMissing = 20
+
+func (e *expander) miss(name string) {
+	if len(e.missing) < maxMissing {
+		e.missing = appendNew(e.missing, name)
+	}
+}
 
 // fail records the first problem; unsupported ones outrank those that the user
 // can cure.
@@ -309,7 +332,7 @@ func (e *expander) envFile(s *Server) {
 		return // the path is not complete
 	}
 	data, ok := e.read("its envFile", s.EnvFile)
-	if !ok {
+	if !ok || e.add(string(data)) == "" {
 		return
 	}
 	for name, value := range dotenv(string(data)) {
@@ -325,39 +348,53 @@ func dotenv(text string) map[string]string {
 	vars := map[string]string{}
 	text = strings.TrimPrefix(text, string(bom))
 	for text != "" {
-		var line string
-		line, text, _ = strings.Cut(text, "\n")
-		line = strings.TrimSpace(line)
-		line = strings.TrimSpace(strings.TrimPrefix(line, "export "))
+		line, rest, _ := strings.Cut(text, "\n")
 		name, value, ok := strings.Cut(line, "=")
-		name = strings.TrimSpace(name)
+		behind := text[min(len(name)+1, len(text)):]
+		text = rest
+		name = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(name), "export "))
 		if !ok || !isVariableName(strings.ReplaceAll(name, ".", "_")) {
 			continue
 		}
-		value = strings.TrimSpace(value)
-		if value != "" && strings.IndexByte("\"'`", value[0]) >= 0 {
-			quote := value[:1]
-			body := value[1:]
-			end := strings.Index(body, quote)
-			for end < 0 && text != "" { // a quoted value may go on for several lines
-				var more string
-				more, text, _ = strings.Cut(text, "\n")
-				body += "\n" + strings.TrimSuffix(more, "\r")
-				end = strings.Index(body, quote)
-			}
-			if end >= 0 {
-				body = body[:end]
-			}
-			if quote == `"` {
-				body = strings.NewReplacer(`\n`, "\n", `\r`, "\r", `\t`, "\t").Replace(body)
-			}
+		if body, after, ok := quotedValue(behind); ok {
 			vars[name] = body
+			_, text, _ = strings.Cut(after, "\n")
 			continue
 		}
+		value = strings.TrimSpace(value)
 		if i := strings.Index(value, " #"); i >= 0 {
 			value = strings.TrimSpace(value[:i])
 		}
 		vars[name] = value
 	}
 	return vars
+}
+
+// quotedValue is the value that text begins with, and what follows it, when that
+// is one in quotes. It may go on for several lines.
+func quotedValue(text string) (value, rest string, ok bool) {
+	text = strings.TrimLeft(text, " \t")
+	if text == "" || strings.IndexByte("\"'`", text[0]) < 0 {
+		return "", "", false
+	}
+	quote, end := text[0], 1
+	for end < len(text) && text[end] != quote {
+		if text[end] == '\\' && quote == '"' {
+			end++ // a quote behind it is a part of the value
+		}
+		end++
+	}
+	if end >= len(text) {
+		// A mark that nothing closes is one, and takes no other line with it. A
+		// path of Windows may end with a backslash.
+		line, _, _ := strings.Cut(text, "\n")
+		if end = strings.LastIndexByte(line, quote); end < 1 {
+			return "", "", false
+		}
+	}
+	value = strings.ReplaceAll(text[1:end], "\r\n", "\n")
+	if quote == '"' {
+		value = strings.NewReplacer(`\n`, "\n", `\r`, "\r", `\t`, "\t").Replace(value)
+	}
+	return value, text[end+1:], true
 }

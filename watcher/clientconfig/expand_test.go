@@ -2,6 +2,7 @@ package clientconfig
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"path/filepath"
@@ -382,5 +383,70 @@ func TestRestrict(t *testing.T) {
 		if strings.Join(s.Include, " ") != r.in || strings.Join(s.Exclude, " ") != r.ex {
 			t.Errorf("%v: include %q, exclude %q", r, s.Include, s.Exclude)
 		}
+	}
+}
+
+func TestDotenv(t *testing.T) {
+	for _, r := range []struct {
+		in   string
+		want map[string]string
+	}{
+		{"\ufeffA=1\r\nexport B = 2\r\n", map[string]string{"A": "1", "B": "2"}},
+		{"A=\"x # y\" # z\nB='it' # z\nC=`c`", map[string]string{"A": "x # y", "B": "it", "C": "c"}},
+		{"A=\"{\\\"k\\\":1}\"\nB=2\n", map[string]string{"A": `{\"k\":1}`, "B": "2"}},
+		{"A=\"one\r\ntwo\"\r\nB=2\n", map[string]string{"A": "one\ntwo", "B": "2"}},
+		{"A=\"\"\nB=''\nC=", map[string]string{"A": "", "B": "", "C": ""}},
+		// A quote that nothing closes takes no other line with it.
+		{"A='tis\nB=2\n", map[string]string{"A": "'tis", "B": "2"}},
+		{"A=\"\nB=2\n", map[string]string{"A": `"`, "B": "2"}},
+		{"A=\"C:\\dir\\\"\nB=2\n", map[string]string{"A": `C:\dir\`, "B": "2"}},
+		{"=1\n1=2\nA B=3\nA.B=4\n#C=5\n", map[string]string{"A.B": "4"}},
+	} {
+		if got := dotenv(r.in); !maps.Equal(got, r.want) {
+			t.Errorf("%q: %q, want %q", r.in, got, r.want)
+		}
+	}
+	// Squared, a megabyte takes minutes; the test's own limit finds it.
+	for _, unit := range []string{"A=\"\n", "A='\n", "A=\"\\\n", "\n", "A=1\n"} {
+		dotenv("X=\"" + strings.Repeat(unit, 1<<20/len(unit)))
+	}
+}
+
+// An entry that names a large file, or a variable, a thousand times over.
+func TestWhatIsAddedIsBounded(t *testing.T) {
+	large := strings.Repeat("x", 100<<10)
+	reads := 0
+	x := Expansion{Getenv: func(name string) string { return map[string]string{"LARGE": large}[name] }, Home: "/home/mira", Root: "/w",
+		ReadFile: func(path string) ([]byte, error) {
+			reads++
+			if strings.HasSuffix(path, ".env") {
+				return []byte("K=" + large + large + large), nil
+			}
+			return []byte(large), nil
+		}}
+	for _, tt := range []struct{ slug, unit string }{{"opencode", "{file:big}"}, {"opencode", "{env:LARGE}"}, {"claude-code", "${LARGE}"}, {"gemini", "$LARGE "}} {
+		s := Expand(Server{Command: "x", Args: []string{strings.Repeat(tt.unit, 10000)}, Source: Source{Client: tt.slug}}, x)
+		if len(s.Args[0]) > maxAdded+10000*len(tt.unit) || !strings.Contains(s.Problem, "add more than") || s.Hint == "" {
+			t.Errorf("%s: %d bytes, problem %q", tt.unit, len(s.Args[0]), s.Problem)
+		}
+	}
+	if reads > 10 {
+		t.Errorf("the file was read %d times", reads)
+	}
+	if s := Expand(Server{Command: "x", EnvFile: ".env", Source: Source{Client: "cursor"}}, x); len(s.Env) > 0 || !strings.Contains(s.Problem, "add more than") {
+		t.Errorf("%d variables of an envFile, problem %q", len(s.Env), s.Problem)
+	}
+	reads = 0
+	Expand(Server{Command: "x", Args: []string{strings.Repeat("${{ secrets.NONE }}", 10000)}, Source: Source{Client: "continue"}}, x)
+	if reads > 3 {
+		t.Errorf("the .env files were read %d times", reads)
+	}
+	var all strings.Builder
+	for i := range 200000 {
+		fmt.Fprintf(&all, "${V%d}", i)
+	}
+	s := Expand(Server{Command: "x", Args: []string{all.String()}, Source: Source{Client: "claude-code"}}, x)
+	if len(s.Problem)+len(s.Hint) > 2000 {
+		t.Errorf("%d bytes about variables that are not set", len(s.Problem)+len(s.Hint))
 	}
 }
