@@ -19,6 +19,7 @@ import (
 func (l *loop) build() *Snapshot {
 	s := &Snapshot{Settings: l.settings, Values: l.values, Projects: slices.Clone(l.roots), Complete: true}
 	needed := map[string]*file{}
+	needs := map[string]int{}
 	var entries []entry
 	refusals := l.refusals()
 	layers := l.layers()
@@ -45,7 +46,7 @@ func (l *loop) build() *Snapshot {
 				}
 				continue
 			}
-			if e, ok := l.entry(written, needed); ok {
+			if e, ok := l.entry(written, needed, needs); ok {
 				refusals.apply(&e)
 				entries = append(entries, e)
 			}
@@ -62,8 +63,13 @@ func (l *loop) build() *Snapshot {
 	return s
 }
 
-// entry expands one entry of a file.
-func (l *loop) entry(written clientconfig.Server, needed map[string]*file) (entry, bool) {
+// maxNeeded is how many files the entries of one project may take values from: each
+// is looked at in every poll.
+const maxNeeded = 200
+
+// entry expands one entry of a file. needed are the files that entries take values
+// from, and needs is how many a project has of them.
+func (l *loop) entry(written clientconfig.Server, needed map[string]*file, needs map[string]int) (entry, bool) {
 	if clientconfig.IsSelf(written) {
 		return entry{}, false
 	}
@@ -77,6 +83,11 @@ func (l *loop) entry(written clientconfig.Server, needed map[string]*file) (entr
 		Root: written.Source.Root,
 		ReadFile: func(path string) ([]byte, error) {
 			path = filepath.Clean(path)
+			if root := written.Source.Root; needed[path] == nil && root != "" {
+				if needs[root]++; needs[root] > maxNeeded {
+					return nil, fmt.Errorf("the project takes values from more than %d files", maxNeeded)
+				}
+			}
 			f := l.wanted[path]
 			if f == nil {
 				f = &file{kind: values, loc: clientconfig.Location{Scope: clientconfig.User, Path: path}}

@@ -81,28 +81,33 @@ func nameAll(entries []entry, home string) []Server {
 func nameRoot(root string, entries []entry, outer []*namedServer, home string) []*namedServer {
 	// Within a project the user's own entries come before those of its files.
 	slices.SortStableFunc(entries, func(a, b entry) int { return cmp.Compare(rank(a), rank(b)) })
+	taken := map[string]bool{}
+	known := map[string][]*namedServer{} // outer, as they are called in their files
+	for _, o := range outer {
+		taken[o.Name] = true
+		known[o.Declared] = append(known[o.Declared], o)
+	}
 	var groups []*group
+	called := map[string][]*group{}
 next:
 	for _, e := range entries {
-		for _, o := range outer {
+		name := e.written.Name
+		for _, o := range known[name] {
 			if o.takes(e, home) {
 				o.Sources = append(o.Sources, e.def.Source)
 				continue next
 			}
 		}
-		for _, g := range groups {
-			if g.first().written.Name == e.written.Name && equal(g.first().def, e.def, home) {
+		for _, g := range called[name] {
+			if equal(g.first().def, e.def, home) {
 				g.add(e)
 				continue next
 			}
 		}
-		groups = append(groups, &group{[]entry{e}})
+		g := &group{[]entry{e}}
+		groups, called[name] = append(groups, g), append(called[name], g)
 	}
 
-	taken := map[string]bool{}
-	for _, o := range outer {
-		taken[o.Name] = true
-	}
 	// Names as the files have them go first: one that was made for a clash must
 	// not displace one that somebody wrote.
 	var out []*namedServer
@@ -154,10 +159,10 @@ func (g *group) add(e entry) {
 	}
 }
 
-// takes reports whether an entry of an inner root is this server once more. One
-// that is switched off here and not there is not.
+// takes reports whether an entry of an inner root, of the same name, is this server
+// once more. One that is switched off here and not there is not.
 func (s *namedServer) takes(e entry, home string) bool {
-	return s.Declared == e.written.Name && s.Disabled == e.def.Disabled && !s.Rejected && equal(s.def, e.def, home)
+	return s.Disabled == e.def.Disabled && !s.Rejected && equal(s.def, e.def, home)
 }
 
 // equal reports whether two entries define the same server. Where an entry leaves

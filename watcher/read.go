@@ -20,6 +20,11 @@ import (
 // ~/.claude.json of years, has tens of megabytes.
 const maxFile = 64 << 20
 
+// maxProjectFile is the largest that is read of a project, whose files are a
+// stranger's until they are approved. It holds thousands of servers, and takes a
+// hundred megabytes to understand.
+const maxProjectFile = 2 << 20
+
 // maxValue is the largest file whose text an entry may use: such files hold a
 // token, or some variables.
 const maxValue = 1 << 20
@@ -190,8 +195,11 @@ func isGone(err error) bool {
 // read takes in the text of a file and what it says.
 func (l *look) read(d disk, name string, q question) {
 	limit := maxFile
-	if q.kind == values {
+	switch {
+	case q.kind == values:
 		limit = maxValue
+	case q.loc.Scope == clientconfig.Project:
+		limit = maxProjectFile
 	}
 	info, data, err := readFile(d, name, limit)
 	if isGone(err) {

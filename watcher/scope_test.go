@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -143,6 +144,42 @@ func TestAbsurdDirectories(t *testing.T) {
 	deep := w.home + "/p" + strings.Repeat("/d", maxParents-1)
 	if roots := projectsOf(deep, w.home); len(roots) != maxParents || roots[0] != w.path("p") || roots[maxParents-1] != deep {
 		t.Errorf("%d projects, from %s", len(roots), roots[0])
+	}
+}
+
+// TestExpensiveProject: the files of a checkout cost no more than those of people do.
+func TestExpensiveProject(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.write(".claude.json", mcp("mine"))
+	w.write("p/.mcp.json", mcp("p"))
+	w.write("p/.cursor/mcp.json", "")
+	if err := os.Truncate(w.path("p/.cursor/mcp.json"), maxProjectFile+1); err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	for i := range 20 * maxNeeded {
+		fmt.Fprintf(&b, "{file:./v%d}", i)
+	}
+	w.write("p/opencode.json", `{"mcp": {"o": {"type": "local", "command": ["run", "`+b.String()+`"]}}}`)
+	var valuesRead atomic.Int64
+	w.start(func(o *Options) {
+		o.look = func(q question) look {
+			if q.kind == values {
+				valuesRead.Add(1)
+			}
+			return lookAt(q)
+		}
+	})
+	w.see("p")
+	if got := w.list(w.Latest()); got != "mine=run-mine o=run@p p=run-p@p" {
+		t.Errorf("the servers are %s", got)
+	}
+	if want := "p/.cursor/mcp.json:0:0: the file cannot be read: it is larger than 2 MiB"; !slices.Contains(w.messages(w.Latest()), want) {
+		t.Errorf("missing %q in %q", want, w.messages(w.Latest()))
+	}
+	if n := valuesRead.Load(); n > 2*maxNeeded {
+		t.Errorf("%d files were looked at for one entry", n)
 	}
 }
 
