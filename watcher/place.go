@@ -73,14 +73,23 @@ func fold(path string) string {
 
 // places remembers where paths lead, so that asking for every server of every
 // request needs no system call. What it says may be a second old.
-var places = struct {
-	mu  sync.Mutex
-	now map[string]place
-}{now: map[string]place{}}
+var places = newPlaces(follow)
+
+type placeCache struct {
+	follow func(path string) string
+
+	mu    sync.Mutex
+	now   map[string]place
+	asked map[string]chan struct{} // questions without an answer yet; closed with it
+}
 
 type place struct {
 	real string
 	at   time.Time
+}
+
+func newPlaces(follow func(path string) string) *placeCache {
+	return &placeCache{follow: follow, now: map[string]place{}, asked: map[string]chan struct{}{}}
 }
 
 const (
@@ -97,30 +106,57 @@ func resolve(path string) string {
 	if path == "" {
 		return ""
 	}
-	path = filepath.Clean(path)
-	places.mu.Lock()
-	p, ok := places.now[path]
-	places.mu.Unlock()
+	return places.resolve(filepath.Clean(path))
+}
+
+// resolve asks a file system that does not answer once: the question cannot be taken
+// back, and holds a thread of the system.
+func (c *placeCache) resolve(path string) string {
+	c.mu.Lock()
+	p, ok := c.now[path]
 	if age := time.Since(p.at); ok && age >= 0 && age < placeAge {
+		c.mu.Unlock()
 		return p.real
 	}
-	answer := make(chan string, 1)
-	go func() { answer <- follow(path) }()
+	asked := c.asked[path]
+	if asked == nil {
+		asked = make(chan struct{})
+		c.asked[path] = asked
+		go func() {
+			c.answer(path, c.follow(path))
+			c.mu.Lock()
+			delete(c.asked, path)
+			c.mu.Unlock()
+			close(asked)
+		}()
+	}
+	c.mu.Unlock()
 	timeout := time.NewTimer(placeWait)
 	defer timeout.Stop()
 	select {
-	case p.real = <-answer:
+	case <-asked:
 	case <-timeout.C:
-		p.real = path
+		if !ok {
+			p.real = path
+		}
+		c.answer(path, p.real)
+		return p.real
 	}
-	p.at = time.Now()
-	places.mu.Lock()
-	if len(places.now) >= maxPlaces {
-		clear(places.now)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p, ok := c.now[path]; ok {
+		return p.real
 	}
-	places.now[path] = p
-	places.mu.Unlock()
-	return p.real
+	return path // forgotten since, among very many
+}
+
+func (c *placeCache) answer(path, real string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.now) >= maxPlaces {
+		clear(c.now)
+	}
+	c.now[path] = place{real, time.Now()}
 }
 
 // follow resolves the part of path that exists.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -181,6 +182,34 @@ func TestExpensiveProject(t *testing.T) {
 	if n := valuesRead.Load(); n > 2*maxNeeded {
 		t.Errorf("%d files were looked at for one entry", n)
 	}
+}
+
+// TestPlaceThatHangs: a file system that does not answer is asked once, however
+// often callers come from there, and what it said before holds.
+func TestPlaceThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answer := make(chan string, 1)
+		var asked atomic.Int64
+		c := newPlaces(func(string) string { asked.Add(1); return <-answer })
+		answer <- "/real"
+		if got := c.resolve("/link"); got != "/real" {
+			t.Errorf("it leads to %s", got)
+		}
+		for range 100 {
+			time.Sleep(2 * placeAge)
+			if got := c.resolve("/link"); got != "/real" {
+				t.Errorf("while nothing answers it leads to %s", got)
+			}
+		}
+		if n := asked.Load(); n != 2 {
+			t.Errorf("it was asked %d times", n)
+		}
+		answer <- "/other"
+		synctest.Wait()
+		if got := c.resolve("/link"); got != "/other" {
+			t.Errorf("afterwards it leads to %s", got)
+		}
+	})
 }
 
 func TestVisible(t *testing.T) {
