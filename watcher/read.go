@@ -345,19 +345,10 @@ func matches(d disk, dir string, loc clientconfig.Location) ([]string, error) {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }()
-	names, err := f.Readdirnames(-1)
+	entries, err := f.ReadDir(-1)
 	if err != nil {
 		return nil, err
 	}
-	parent, pattern := filepath.Split(loc.Path)
-	names = slices.DeleteFunc(names, func(n string) bool {
-		ok, err := filepath.Match(pattern, n)
-		return err != nil || !ok
-	})
-	slices.Sort(names)
-	names = names[:min(len(names), maxMatches)]
-	for i := range names {
-		names[i] = filepath.Join(parent, names[i])
-	}
-	return names, nil
+	paths := loc.Matches(entries)
+	return paths[:min(len(paths), maxMatches)], nil
 }

@@ -44,7 +44,8 @@ func readClientFiles(env clientconfig.Env, on map[string]bool) []clientFile {
 		}
 		paths := []string{loc.Path}
 		if loc.Glob {
-			paths, _ = filepath.Glob(loc.Path) // its only error is a bad pattern, and patterns are the table's
+			entries, _ := os.ReadDir(filepath.Dir(loc.Path)) // without it there are none
+			paths = loc.Matches(entries)
 		}
 		for _, path := range paths {
 			stat, err := os.Stat(path)

@@ -170,7 +170,8 @@ func (s *Session) sources(slug string) (found []source, looked []string, err err
 		}
 		paths := []string{loc.Path}
 		if loc.Glob {
-			paths, _ = filepath.Glob(loc.Path)
+			entries, _ := os.ReadDir(filepath.Dir(loc.Path)) // without it there are none
+			paths = loc.Matches(entries)
 		} else {
 			looked = append(looked, loc.Path)
 		}

@@ -565,3 +565,14 @@ func TestBackupHoldsWhatWasThere(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// A directory's name may look like a pattern; only a file's name is one.
+func TestAgentsBelowADirectoryWithBrackets(t *testing.T) {
+	m := machineIn(t, filepath.Join(t.TempDir(), "mira [work]"))
+	m.write(".kiro/agents/reviewer.json", `{"mcpServers": {"docs": {"command": "b"}}}`)
+	m.write(".kiro/agents/notes.txt", "no agent")
+	p := m.adopt("kiro")
+	if len(p.Files) == 0 || p.Files[0].Path != m.path(".kiro/agents/reviewer.json") || !slices.Equal(p.Files[0].Moved, []string{"docs"}) {
+		t.Errorf("%+v", p.Client)
+	}
+}

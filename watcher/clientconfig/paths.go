@@ -1,7 +1,10 @@
 package clientconfig
 
 import (
+	"io/fs"
 	"path"
+	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -33,6 +36,21 @@ func (l Location) At(path string) Location {
 		l.Format = formatOf(path)
 	}
 	return l
+}
+
+// Matches returns the paths, sorted, of what the pattern of l means among the entries
+// of its directory. Of the path only the last part is a pattern: a directory of the
+// user's may have brackets in its name.
+func (l Location) Matches(entries []fs.DirEntry) []string {
+	dir, pattern := filepath.Split(l.Path)
+	var paths []string
+	for _, e := range entries {
+		if ok, err := filepath.Match(pattern, e.Name()); ok && err == nil {
+			paths = append(paths, filepath.Join(dir, e.Name()))
+		}
+	}
+	slices.Sort(paths)
+	return paths
 }
 
 // ExtraFile is the location of a file that the "files" setting names: Claude
