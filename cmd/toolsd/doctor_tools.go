@@ -75,10 +75,17 @@ func (p *patient) readTools() {
 }
 
 func copiedTools(ctx context.Context, path string, visible index.View) ([]index.Entry, error) {
-	data, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	stat, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
+	case err == nil && !stat.Mode().IsRegular(): // a pipe would be waited for
+		err = errors.New("it is no regular file")
 	}
+	if err != nil {
+		return nil, err
+	}
+	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
@@ -210,7 +217,7 @@ func checkNames(p *patient) []finding {
 		return nil
 	}
 	var remembered map[string]string
-	if data, err := os.ReadFile(filepath.Join(p.dirs.State, "names.json")); err == nil {
+	if data, err := platform.ReadState(filepath.Join(p.dirs.State, "names.json")); err == nil {
 		_ = json.Unmarshal(data, &remembered) // checkStateFiles tells of a damaged one
 	}
 	names := tool.NewNames(remembered)
