@@ -18,8 +18,38 @@ type event struct {
 // eventReader reads a text/event-stream.
 type eventReader struct {
 	lines  *lineReader
+	begun  bool
 	lastID string
 	retry  time.Duration // how long to wait before reopening the stream
+}
+
+// lineEnds makes all line ends of such a stream "\n": it may end its lines with
+// "\r" alone.
+type lineEnds struct {
+	r  io.Reader
+	cr bool // the last byte was one: a "\n" after it belongs to it
+}
+
+func (l *lineEnds) Read(p []byte) (int, error) {
+	for {
+		n, err := l.r.Read(p)
+		out := p[:0]
+		for rest := p[:n]; len(rest) > 0; {
+			if l.cr && rest[0] == '\n' {
+				rest = rest[1:]
+			}
+			i := bytes.IndexByte(rest, '\r')
+			if l.cr = i >= 0; !l.cr {
+				out = append(out, rest...)
+				break
+			}
+			out = append(append(out, rest[:i]...), '\n')
+			rest = rest[i+1:]
+		}
+		if len(out) > 0 || err != nil || len(p) == 0 {
+			return len(out), err
+		}
+	}
 }
 
 const (
@@ -31,7 +61,7 @@ const (
 )
 
 func newEventReader(r io.Reader) *eventReader {
-	return &eventReader{lines: newLineReader(r), retry: defaultRetry}
+	return &eventReader{lines: newLineReader(&lineEnds{r: r}), retry: defaultRetry}
 }
 
 // next returns the next event. One that the end of the stream cuts off is
@@ -39,14 +69,14 @@ func newEventReader(r io.Reader) *eventReader {
 // without the blank line.
 func (r *eventReader) next() (event, error) {
 	e := event{name: "message"}
-	var data [][]byte
-	size := 0
+	var data []byte
+	hasData := false
 	id, hasID := "", false
 	for {
 		line, over, err := r.lines.next()
 		if err != nil {
-			if len(data) > 0 && e.over == nil {
-				e.data = bytes.Join(data, []byte("\n"))
+			if hasData && e.over == nil {
+				e.data = data
 				return e, nil
 			}
 			return event{}, err
@@ -55,15 +85,19 @@ func (r *eventReader) next() (event, error) {
 			e.over, data = over, nil
 			continue
 		}
+		if !r.begun {
+			r.begun = true
+			line = bytes.TrimPrefix(line, bom)
+		}
 		if len(line) == 0 {
 			if hasID {
 				r.lastID = id
 			}
-			if len(data) == 0 && e.over == nil {
+			if !hasData && e.over == nil {
 				e.name, hasID = "message", false
 				continue
 			}
-			e.data = bytes.Join(data, []byte("\n"))
+			e.data = data
 			return e, nil
 		}
 		field, value, _ := bytes.Cut(line, []byte(":"))
@@ -76,12 +110,13 @@ func (r *eventReader) next() (event, error) {
 				e.over.feed(value)
 				continue
 			}
-			data = append(data, value)
-			if size += len(value) + 1; size > maxMessage {
+			if hasData {
+				value = append(append(data, '\n'), value...)
+			}
+			data, hasData = value, true
+			if len(data) > maxMessage {
 				e.over = new(idScan)
-				for _, d := range data {
-					e.over.feed(d)
-				}
+				e.over.feed(data)
 				data = nil
 			}
 		case "id":

@@ -82,7 +82,7 @@ func openSSE(ctx context.Context, client *http.Client, def clientconfig.Server, 
 				return
 			case e.over != nil:
 				c.tooLarge(e.over)
-			case e.name == "message" && !c.receive(e.data):
+			case e.name == "message" && len(e.data) > 0 && !c.receive(e.data):
 				c.notes.add("garbage", "an event that is no message was dropped: %q", cut(string(e.data[:min(len(e.data), 400)]), 120))
 			}
 		}
