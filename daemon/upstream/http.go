@@ -19,9 +19,6 @@ const (
 	headerSession = "Mcp-Session-Id"
 	headerVersion = "Mcp-Protocol-Version"
 
-	// aside is how long a message takes at most that nobody waits for: a
-	// cancellation, an answer to a ping, the end of a session.
-	aside = 5 * time.Second
 	// maxErrorBody is what is read of an HTTP error to find its reason in.
 	maxErrorBody = 64 << 10
 )
@@ -131,9 +128,7 @@ func (c *httpConn) send(ctx context.Context, m *outgoing) error {
 }
 
 func (c *httpConn) offer(m *outgoing) {
-	c.run(func() {
-		ctx, cancel := context.WithTimeout(c.life, aside)
-		defer cancel()
+	c.offered(func(ctx context.Context) {
 		if resp, done, err := c.do(ctx, http.MethodPost, m.body, m.header); err == nil {
 			resp.Body.Close()
 			done()

@@ -11,8 +11,18 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/toolsd/toolsd/watcher/clientconfig"
+)
+
+const (
+	// aside is how long a message takes at most that nobody waits for: a
+	// cancellation, an answer to a ping, the end of a session.
+	aside = 5 * time.Second
+	// maxAside is how many of them are under way. A server may ask for one with
+	// every line that it sends.
+	maxAside = 64
 )
 
 // httpBase is what both HTTP transports share: requests that carry the entry's
@@ -24,6 +34,7 @@ type httpBase struct {
 	headers map[string]string
 	life    context.Context
 	end     context.CancelFunc
+	room    chan struct{} // for messages that nobody waits for
 
 	closing sync.Mutex // guards closed and the start of work
 	closed  bool
@@ -32,7 +43,25 @@ type httpBase struct {
 
 func newHTTPBase(client *http.Client, def clientconfig.Server) httpBase {
 	life, end := context.WithCancel(context.Background())
-	return httpBase{client: client, url: def.URL, headers: def.Headers, life: life, end: end}
+	return httpBase{client: client, url: def.URL, headers: def.Headers, life: life, end: end, room: make(chan struct{}, maxAside)}
+}
+
+// offered runs f for a message that nobody waits for, unless too many are under
+// way: then it is dropped, as for a process that does not read.
+func (b *httpBase) offered(f func(ctx context.Context)) {
+	select {
+	case b.room <- struct{}{}:
+	default:
+		return
+	}
+	if !b.run(func() {
+		defer func() { <-b.room }()
+		ctx, cancel := context.WithTimeout(b.life, aside)
+		defer cancel()
+		f(ctx)
+	}) {
+		<-b.room
+	}
 }
 
 // run starts f, unless the connection is closed.

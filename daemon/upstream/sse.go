@@ -143,9 +143,5 @@ func (c *sseConn) send(ctx context.Context, m *outgoing) error {
 }
 
 func (c *sseConn) offer(m *outgoing) {
-	c.run(func() {
-		ctx, cancel := context.WithTimeout(c.life, aside)
-		defer cancel()
-		_ = c.send(ctx, m)
-	})
+	c.offered(func(ctx context.Context) { _ = c.send(ctx, m) })
 }
