@@ -9,6 +9,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"net/url"
 	"strconv"
 	"sync"
 	"time"
@@ -100,8 +101,10 @@ func (b *httpBase) request(ctx context.Context, method, url string, body []byte)
 		cancel()
 		return nil, nil, fmt.Errorf("its url: %w", err)
 	}
-	for name, value := range b.headers {
-		req.Header.Set(name, value)
+	if b.home(req.URL) {
+		for name, value := range b.headers {
+			req.Header.Set(name, value)
+		}
 	}
 	if host := req.Header.Get("Host"); host != "" {
 		req.Host = host
@@ -111,6 +114,13 @@ func (b *httpBase) request(ctx context.Context, method, url string, body []byte)
 		req.Header.Set("Content-Type", "application/json")
 	}
 	return req, func() { stop(); cancel() }, nil
+}
+
+// home reports whether an address is at the entry's own host, which its headers are
+// for: a redirect may have led elsewhere.
+func (b *httpBase) home(to *url.URL) bool {
+	own, err := url.Parse(b.url)
+	return err == nil && sameOrigin(own, to)
 }
 
 // authError is a refusal of who we are. It is not tried again.

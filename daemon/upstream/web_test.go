@@ -3,6 +3,7 @@ package upstream
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -29,5 +30,20 @@ func TestHTTPAnswersAreBounded(t *testing.T) {
 	c.shut()
 	if n := asked.Load(); n > maxAside {
 		t.Errorf("%d answers were under way", n)
+	}
+}
+
+// Credentials do not follow a stream of events to the host that it is redirected
+// to, neither to open it nor with the messages that go there.
+func TestSSERedirect(t *testing.T) {
+	target, url := serveWeb(t, "only-sse")
+	other := strings.Replace(url, "127.0.0.1", "localhost", 1)
+	_, elsewhere := serveWeb(t, "redirect="+other+"/sse")
+	f := start(t, Options{}, webServer("r", elsewhere, clientconfig.SSE))
+	f.untilState("r", Ready)
+	for _, r := range target.Requests() {
+		if r.Header.Get("X-Api-Key") != "" {
+			t.Errorf("%s %s carried %v", r.Method, r.Message, r.Header)
+		}
 	}
 }
