@@ -9,6 +9,7 @@ import (
 	"mime"
 	"net/http"
 	"net/http/httptrace"
+	"strings"
 	"sync"
 	"time"
 
@@ -171,7 +172,7 @@ func (c *httpConn) exchange(m *outgoing) {
 		c.fail(errSessionLost)
 		return
 	case resp.StatusCode >= 300 || resp.StatusCode < 200:
-		c.refused(m, resp)
+		c.refused(m, resp, session)
 		return
 	}
 	if m.method == "initialize" {
@@ -272,9 +273,30 @@ func (c *httpConn) modern() bool {
 	return c.version >= "2026-07-28"
 }
 
-// refused ends a call that an HTTP error answered.
-func (c *httpConn) refused(m *outgoing, resp *http.Response) {
+// forgotten reports whether a 400 says in words what a 404 says: that the server
+// does not know the session. Those that were made with the first years' SDKs do.
+func forgotten(err error) bool {
+	var status *statusError
+	var refused *RPCError
+	var said string
+	switch {
+	case errors.As(err, &status):
+		said = status.body
+	case errors.As(err, &refused):
+		said = refused.Message
+	}
+	said = strings.ToLower(said)
+	return strings.Contains(said, "session") || strings.Contains(said, "not initialized")
+}
+
+// refused ends a call that an HTTP error answered, in a session if there is one.
+func (c *httpConn) refused(m *outgoing, resp *http.Response, session string) {
 	err := c.refusal(resp)
+	if resp.StatusCode == http.StatusBadRequest && session != "" && forgotten(err) {
+		c.finish(m.call, &lostError{cause: errSessionLost})
+		c.fail(errSessionLost)
+		return
+	}
 	var auth *authError
 	var status *statusError
 	switch {

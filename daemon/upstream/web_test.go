@@ -3,10 +3,12 @@ package upstream
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
 
+	"github.com/toolsd/toolsd/daemon/upstream/faultserver"
 	"github.com/toolsd/toolsd/watcher/clientconfig"
 )
 
@@ -45,5 +47,38 @@ func TestSSERedirect(t *testing.T) {
 		if r.Header.Get("X-Api-Key") != "" {
 			t.Errorf("%s %s carried %v", r.Method, r.Message, r.Header)
 		}
+	}
+}
+
+// Servers of the first years' SDKs say with a 400 that they do not know a session.
+func TestHTTPSessionLostWith400(t *testing.T) {
+	for _, tt := range []struct{ name, body string }{
+		{"a message", `{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"},"id":null}`},
+		{"text", "Bad Request: No valid session ID provided"},
+		{"not initialized", `{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: Server not initialized"},"id":null}`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w, err := faultserver.NewWeb("ok")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var forget atomic.Bool
+			h := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+				if r.Header.Get("Mcp-Session-Id") == "1" && forget.Load() {
+					http.Error(rw, tt.body, http.StatusBadRequest)
+					return
+				}
+				w.ServeHTTP(rw, r)
+			}))
+			t.Cleanup(func() { w.Close(); h.CloseClientConnections(); h.Close() })
+			f := start(t, Options{}, webServer("s", h.URL, clientconfig.HTTP))
+			f.untilState("s", Ready)
+			forget.Store(true)
+			raw, err := f.call("s", "echo", `{}`)
+			text(t, raw, err)
+			if n := count(w, "POST", "initialize"); n != 2 {
+				t.Errorf("%d times initialized, want 2", n)
+			}
+		})
 	}
 }
