@@ -37,15 +37,20 @@ func (t *Set) dial(ctx context.Context, s *server, def Server, onChanged func())
 		return nil, fmt.Errorf("reading the environment: %w", err)
 	}
 	check := func() { wish(s.check) }
+	var first error
 	if def.Def.Transport != clientconfig.SSE {
 		c := newHTTPConn(t.web.client(env), def.Def, s.notes, onChanged, check)
 		l, err := t.greet(ctx, s, c, def)
 		if err == nil || def.Def.Transport == clientconfig.HTTP || !isOldServer(err) {
 			return l, err
 		}
+		first = err
 	}
 	c, err := openSSE(ctx, t.web.client(env), def.Def, s.notes, onChanged)
 	if err != nil {
+		if first != nil && knowsNoSuch(err) && !knowsNoSuch(first) {
+			err = first // it is no older server, and has said what is wrong
+		}
 		return nil, err
 	}
 	old := def

@@ -183,6 +183,13 @@ func (b *httpBase) refusal(resp *http.Response) error {
 	return e
 }
 
+// knowsNoSuch reports whether an error says no more than that there is nothing of
+// the kind at this address.
+func knowsNoSuch(err error) bool {
+	var status *statusError
+	return errors.As(err, &status) && (status.code == http.StatusNotFound || status.code == http.StatusMethodNotAllowed || status.code == http.StatusNotAcceptable)
+}
+
 // isOldServer reports whether a refusal of the first message is that of a server
 // which only knows HTTP+SSE.
 func isOldServer(err error) bool {

@@ -82,3 +82,27 @@ func TestHTTPSessionLostWith400(t *testing.T) {
 		})
 	}
 }
+
+// A server that refuses the first message, and has no stream of events either, has
+// said why in its first answer.
+func TestHTTPRefusalIsTold(t *testing.T) {
+	for _, tt := range []struct{ name, body, want string }{
+		{"a message", `{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"unknown tenant"}}`, "unknown tenant"},
+		{"text", "unknown tenant", "400 Bad Request: unknown tenant"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			h := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+				if r.Method == http.MethodGet {
+					http.Error(rw, "POST only", http.StatusMethodNotAllowed)
+					return
+				}
+				http.Error(rw, tt.body, http.StatusBadRequest)
+			}))
+			t.Cleanup(h.Close)
+			f := start(t, Options{}, webServer("s", h.URL, clientconfig.Auto))
+			if st := f.untilDown("s"); !strings.Contains(st.Reason, tt.want) {
+				t.Errorf("%+v", st)
+			}
+		})
+	}
+}
