@@ -26,6 +26,13 @@ type web struct {
 
 const (
 	dialTimeout = 10 * time.Second
+	// silence is how long a connection of HTTP/2 may bring nothing before it is asked
+	// for a sign of life, and pong how long that may take. All requests to a host
+	// share one: when it died without a word, as in a sleep of the machine, each
+	// new attempt would hang on it too, until the system gives it up after a
+	// quarter of an hour.
+	silence = 15 * time.Second
+	pong    = 10 * time.Second
 	// maxHeader bounds a response's header: nothing of ours needs more.
 	maxHeader = 256 << 10
 )
@@ -49,6 +56,7 @@ func (w *web) client(env platform.Environ) *http.Client {
 			TLSHandshakeTimeout:    dialTimeout,
 			TLSClientConfig:        &tls.Config{RootCAs: roots(cas), MinVersion: tls.VersionTLS12},
 			ForceAttemptHTTP2:      true,
+			HTTP2:                  &http.HTTP2Config{SendPingTimeout: silence, PingTimeout: pong},
 			MaxIdleConnsPerHost:    4,
 			IdleConnTimeout:        90 * time.Second,
 			MaxResponseHeaderBytes: maxHeader,

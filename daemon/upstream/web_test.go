@@ -1,14 +1,20 @@
 package upstream
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/toolsd/toolsd/daemon/upstream/faultserver"
+	"github.com/toolsd/toolsd/platform"
 	"github.com/toolsd/toolsd/watcher/clientconfig"
 )
 
@@ -105,4 +111,73 @@ func TestHTTPRefusalIsTold(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A connection of HTTP/2 that died without a word is found out, and the next
+// request takes another one.
+func TestHTTP2ConnectionThatDied(t *testing.T) {
+	h := httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { io.WriteString(rw, r.Proto) }))
+	h.EnableHTTP2 = true
+	h.StartTLS()
+	defer h.Close()
+	var dead atomic.Bool // what was connected by then carries nothing any more
+	var w web
+	client := w.client(platform.Environ{})
+	transport := client.Transport.(*http.Transport)
+	if transport.HTTP2.SendPingTimeout != silence || transport.HTTP2.PingTimeout != pong {
+		t.Errorf("%+v", transport.HTTP2)
+	}
+	transport.HTTP2.SendPingTimeout, transport.HTTP2.PingTimeout = 50*time.Millisecond, 50*time.Millisecond
+	transport.TLSClientConfig = h.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
+	dial := transport.DialContext
+	transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		if err != nil || dead.Load() {
+			return conn, err
+		}
+		return &mutable{conn, &dead}, nil
+	}
+	defer transport.CloseIdleConnections()
+	get := func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, h.URL, nil)
+		if err != nil {
+			return err
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			if ctx.Err() != nil {
+				return errors.New("it hung")
+			}
+			return nil // a request on the dead connection may fail, if it does in time
+		}
+		defer resp.Body.Close()
+		if body, _ := io.ReadAll(resp.Body); string(body) != "HTTP/2.0" {
+			return fmt.Errorf("it spoke %s", body)
+		}
+		return nil
+	}
+	if err := get(); err != nil {
+		t.Fatal(err)
+	}
+	dead.Store(true)
+	for range 2 {
+		if err := get(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// mutable is a connection that can die without a word.
+type mutable struct {
+	net.Conn
+	dead *atomic.Bool
+}
+
+func (m *mutable) Write(p []byte) (int, error) {
+	if m.dead.Load() {
+		return len(p), nil
+	}
+	return m.Conn.Write(p)
 }
