@@ -60,6 +60,7 @@ type pending struct {
 	answered chan answer       // capacity 1
 	news     chan struct{}     // capacity 1: progress has come; nil when nobody wants any
 	progress []json.RawMessage // what has come and was not passed on; guarded by peer.mu
+	held     int               // bytes of that
 	over     context.Context   // ends when nobody waits any more
 
 	// state goes from queued to either sent or abandoned, once. It decides
@@ -173,10 +174,11 @@ func (p *peer) gotProgress(id string, params json.RawMessage) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c := p.pending[id]
-	if c == nil || c.news == nil || len(c.progress) == maxProgress {
+	if c == nil || c.news == nil || len(c.progress) == maxProgress || c.held+len(params) > maxMessage {
 		return
 	}
 	c.progress = append(c.progress, params)
+	c.held += len(params)
 	select {
 	case c.news <- struct{}{}:
 	default:
@@ -187,7 +189,7 @@ func (p *peer) gotProgress(id string, params json.RawMessage) {
 func (p *peer) passProgress(c *pending, pass func(json.RawMessage)) {
 	p.mu.Lock()
 	come := c.progress
-	c.progress = nil
+	c.progress, c.held = nil, 0
 	p.mu.Unlock()
 	for _, params := range come {
 		pass(params)

@@ -152,6 +152,26 @@ func TestPeerReceives(t *testing.T) {
 	}
 }
 
+// Progress that nobody takes is bounded by its size too.
+func TestProgressIsBounded(t *testing.T) {
+	p := newPeer(discard{}, func() {}, newNotes(cleaner{}))
+	c := &pending{id: "1", news: make(chan struct{}, 1)}
+	p.pending["1"] = c
+	params := json.RawMessage(`{"progressToken":1,"message":"` + strings.Repeat("x", 1<<20) + `"}`)
+	for range 100 {
+		p.gotProgress("1", params)
+	}
+	if n := len(c.progress); n == 0 || n*len(params) > maxMessage {
+		t.Errorf("%d notifications of 1 MiB are held", n)
+	}
+	n := 0
+	p.passProgress(c, func(json.RawMessage) { n++ })
+	p.gotProgress("1", params)
+	if n == 0 || len(c.progress) != 1 {
+		t.Errorf("after %d were passed on, %d are held", n, len(c.progress))
+	}
+}
+
 type (
 	ctx     = context.Context
 	discard struct{}
