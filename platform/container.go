@@ -47,6 +47,8 @@ func KillableContainer(argv []string, dir string, env ...string) (argv2 []string
 		return argv2, func(ctx context.Context) { killContainer(ctx, client, file, env) }
 	}
 	if data, err := json.Marshal(client); err == nil {
+		// The server may be the first of all: then there is no such directory yet.
+		_ = os.MkdirAll(dir, 0o700)
 		_ = writeAtomic(file+clientSuffix, data, 0o600, false) // without it the sweep misses this one
 	}
 	return argv2, func(ctx context.Context) {

@@ -176,19 +176,20 @@ done
 		}
 		cleanup(context.Background())
 	}
-	// What a killed daemon left.
-	argv, _ := KillableContainer([]string{client, "--context", "far", "run", "image"}, dir)
+	// What a killed daemon left, of the first server that it ever started.
+	servers := filepath.Join(dir, "servers")
+	argv, _ := KillableContainer([]string{client, "--context", "far", "run", "image"}, servers)
 	if err := exec.Command(argv[0], argv[1:]...).Run(); err != nil {
 		t.Fatal(err)
 	}
 	calls()
-	if n := SweepContainers(t.Context(), dir); n != 1 {
+	if n := SweepContainers(t.Context(), servers); n != 1 {
 		t.Errorf("%d containers swept", n)
 	}
 	if got := calls(); got != "--context far kill 0123456789abcdef E=\n" {
 		t.Errorf("swept with %q", got)
 	}
-	if n := SweepContainers(t.Context(), dir); n != 0 {
+	if n := SweepContainers(t.Context(), servers); n != 0 {
 		t.Errorf("%d containers swept the second time", n)
 	}
 	// A client that never came to write the id: nothing to kill.

@@ -94,6 +94,7 @@ func (t *Set) run(ctx context.Context, s *server, def Server, onChanged func()) 
 	cmd.Args = append(cmd.Args[:1], argv[1:]...)
 	p, err := t.spawn(cmd)
 	if err != nil {
+		cleanup(ctx)
 		return nil, fmt.Errorf("starting %s: %w", def.Def.Command, err)
 	}
 	stop := p.stop

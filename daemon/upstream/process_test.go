@@ -105,6 +105,31 @@ func TestCommandIsFoundInTheUsersPath(t *testing.T) {
 	f.untilState("from-later", Ready)
 }
 
+// A container client that cannot be started leaves no file, however often it is
+// tried.
+func TestContainerThatCannotBeStarted(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("makes a program that is none")
+	}
+	docker := filepath.Join(t.TempDir(), "docker")
+	if err := os.WriteFile(docker, []byte("\x00"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s := fault("ok")
+	s.Def.Command, s.Def.Args = docker, []string{"run", "-i", "image"}
+	f := start(t, Options{}, s)
+	f.until("a second try", func() bool { st := f.Status(s.Key); return st.Spawns > 1 && st.State == Backoff })
+	left, err := os.ReadDir(f.logDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range left {
+		if filepath.Ext(e.Name()) != ".log" {
+			t.Errorf("%s is left", e.Name())
+		}
+	}
+}
+
 func TestCommandEnvironment(t *testing.T) {
 	s := fault("ok")
 	s.Dir = t.TempDir()
