@@ -208,6 +208,8 @@ func (c *httpConn) exchange(m *outgoing) {
 // protocol lets the server end it before the answer.
 func (c *httpConn) follow(ctx context.Context, call *pending, resp *http.Response) {
 	events := newEventReader(resp.Body)
+	closeLast := func() {} // the first one is the caller's
+	defer func() { closeLast() }()
 	for {
 		err := c.take1(ctx, call, events)
 		if ctx.Err() != nil || err == errAnswered {
@@ -237,8 +239,8 @@ func (c *httpConn) follow(ctx context.Context, call *pending, resp *http.Respons
 			c.suspect()
 			return
 		}
-		defer done()
-		defer again.Body.Close()
+		closeLast()
+		closeLast = func() { again.Body.Close(); done() }
 		events = newEventReader(again.Body)
 		events.lastID = last
 	}
