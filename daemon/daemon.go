@@ -71,7 +71,8 @@ type Daemon struct {
 	ended  chan struct{}      // closed when the daemon is about to end
 	finish context.CancelCauseFunc
 
-	environ environ
+	environ      environ
+	fingerprints fingerprints
 
 	// settle gives memory back to the system once no list has come for a while:
 	// taking lists over needs several times what keeping them does.
@@ -101,6 +102,7 @@ func New(o Options) *Daemon {
 		sessions: map[string]*attached{}, instances: map[instance]time.Time{},
 	}
 	d.environ.ready = make(chan struct{})
+	d.fingerprints.of, d.fingerprints.late = trust.FingerprintOf, map[string]bool{}
 	d.world.Store(newWorld(nil))
 	return d
 }

@@ -191,7 +191,7 @@ func (d *Daemon) judge(w watcher.Server, s settings.Settings) *server {
 		out.share = defaultShare(w.Server)
 	}
 	subject := trust.Subject(w.Key)
-	out.fingerprint, out.details = trust.FingerprintOf(w.Written, w.Server, w.Source.Root)
+	out.fingerprint, out.details = d.fingerprints.get(w)
 	asks := w.Source.Scope != clientconfig.User || s.Trust.UserScope == "ask"
 	switch {
 	case w.Rejected, d.trust.Barred(subject), asks && !d.trust.Approved(subject, out.fingerprint):
@@ -214,7 +214,7 @@ func (d *Daemon) approvalsMoved() bool {
 		if s.Source.Scope == clientconfig.User { // the user's own files may run what they name
 			continue
 		}
-		if now, _ := trust.FingerprintOf(s.Written, s.Server.Server, s.Source.Root); now != s.fingerprint {
+		if now, _ := d.fingerprints.get(s.Server); now != s.fingerprint {
 			return true
 		}
 	}

@@ -1,0 +1,59 @@
+package daemon
+
+import (
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/toolsd/toolsd/daemon/trust"
+	"github.com/toolsd/toolsd/watcher"
+	"github.com/toolsd/toolsd/watcher/clientconfig"
+)
+
+// TestADiskThatDoesNotAnswer has the files of one project on it.
+func TestADiskThatDoesNotAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in := func(key, root string) watcher.Server {
+			return watcher.Server{Key: key, Server: clientconfig.Server{Source: clientconfig.Source{Root: root}}}
+		}
+		back := make(chan bool)
+		var asked atomic.Int32
+		f := fingerprints{late: map[string]bool{}, of: func(_, _ clientconfig.Server, root string) (trust.Fingerprint, trust.Details) {
+			if root == "/hangs" {
+				asked.Add(1)
+				<-back
+			}
+			return trust.Fingerprint("of " + root), trust.Details{Root: root}
+		}}
+		get := func(key, root string, within time.Duration) (trust.Fingerprint, trust.Details) {
+			t.Helper()
+			begin := time.Now()
+			fingerprint, details := f.get(in(key, root))
+			if took := time.Since(begin); took > within {
+				t.Errorf("%s took %v", root, took)
+			}
+			return fingerprint, details
+		}
+		if fingerprint, details := get("a", "/hangs", fingerprintWait); fingerprint != "" || details.Unfit == "" {
+			t.Errorf("%q %+v", fingerprint, details)
+		}
+		// Nobody waits for it twice, and it is asked once.
+		for range 3 {
+			if fingerprint, _ := get("a", "/hangs", 0); fingerprint != "" {
+				t.Errorf("%q", fingerprint)
+			}
+		}
+		if fingerprint, _ := get("b", "/works", 0); fingerprint != "of /works" {
+			t.Errorf("%q", fingerprint)
+		}
+		if n := asked.Load(); n != 1 {
+			t.Errorf("asked %d times", n)
+		}
+		close(back)
+		synctest.Wait()
+		if fingerprint, details := get("a", "/hangs", 0); fingerprint != "of /hangs" || details.Unfit != "" {
+			t.Errorf("%q %+v", fingerprint, details)
+		}
+	})
+}
