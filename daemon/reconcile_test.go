@@ -5,14 +5,17 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/toolsd/toolsd/daemon/session"
 	"github.com/toolsd/toolsd/daemon/trust"
 	"github.com/toolsd/toolsd/daemon/upstream"
 	"github.com/toolsd/toolsd/index"
 	"github.com/toolsd/toolsd/index/tool"
+	"github.com/toolsd/toolsd/ipc"
 	"github.com/toolsd/toolsd/platform"
 	"github.com/toolsd/toolsd/watcher"
 	"github.com/toolsd/toolsd/watcher/clientconfig"
@@ -120,5 +123,39 @@ func TestNamesAreKept(t *testing.T) {
 		if got, want := len(kept()), d.names.Len(); got != want {
 			t.Fatalf("the file has %d names of %d", got, want)
 		}
+	}
+}
+
+// TestActiveToolsOutliveAReadThatTakesItsTime has an agent hand over its tools to a
+// daemon that has not read the config files yet.
+func TestActiveToolsOutliveAReadThatTakesItsTime(t *testing.T) {
+	project := filepath.Join(t.TempDir(), "p")
+	d := New(Options{})
+	d.index = index.Open(index.Options{})
+	d.watcher = watcher.New(watcher.Options{Env: clientconfig.Env{Home: t.TempDir()}})
+	cut := tool.ID{Server: "lab", Name: "cut"}
+	s := &attached{Session: session.New(nil, []tool.ID{cut}, nil), d: d, mode: ipc.Search, request: ipc.AttachRequest{CWD: project}}
+	read := func(of *watcher.Snapshot) bool {
+		w := newWorld(nil)
+		w.of, w.complete = of, of.Complete
+		d.world.Store(w)
+		if list := s.build(); len(list) != 0 {
+			t.Errorf("listed before it is known: %v", list)
+		}
+		return slices.Contains(s.Active(), cut)
+	}
+	if !read(&watcher.Snapshot{}) {
+		t.Error("what was active is lost before any file was read")
+	}
+	if !read(&watcher.Snapshot{Complete: true}) {
+		t.Error("what was active is lost before the project was read")
+	}
+	parents := []string{}
+	for dir := project; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		parents = append(parents, dir)
+	}
+	slices.Sort(parents)
+	if read(&watcher.Snapshot{Complete: true, Projects: parents}) {
+		t.Error("a tool whose server is gone stays active")
 	}
 }

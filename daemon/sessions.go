@@ -263,10 +263,14 @@ func find(snapshot index.Reader, v view, id tool.ID) *tool.Tool {
 }
 
 // mayReturn reports whether a tool that is not indexed may only not have been
-// listed yet: its server is there, and its index was lost.
+// listed yet: its server is there, and its index was lost; or nobody knows which
+// servers there are, because the config files are still being read.
 func (s *attached) mayReturn(v view, id tool.ID) bool {
 	server := v.server(id.Server)
-	if server == nil || v.gateOf(server) == pending || v.gateOf(server) == disabled {
+	if server == nil {
+		return !s.d.watcher.Covers(v.of, s.request.CWD)
+	}
+	if v.gateOf(server) == pending || v.gateOf(server) == disabled {
 		return false
 	}
 	_, confirmed := s.d.listed.Load(server.Key)
