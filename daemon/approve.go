@@ -169,7 +169,7 @@ func (d *Daemon) trustInfo(v view, s *server) ipc.TrustInfo {
 	}
 	shown := trust.Describe(s.Written, s.Server.Server, s.Source.Root, func(name string) (string, error) { return d.lookPath(name, s.Dir) })
 	info.Binary, info.Argv, info.URL, info.CWD = shown.Binary, shown.Argv, shown.URL, shown.CWD
-	info.Env, info.Headers = shown.Env, shown.Headers
+	info.Env, info.EnvFile, info.Headers = shown.Env, shown.EnvFile, shown.Headers
 	info.Unusual = shown.Unusual
 	if shown.Missing != "" {
 		info.Unusual = append(info.Unusual, shown.Missing)

@@ -321,7 +321,8 @@ type TrustInfo struct {
 	Binary      string   `json:"binary,omitempty"` // resolved
 	Argv        []string `json:"argv,omitempty"`
 	URL         string   `json:"url,omitempty"`
-	Env         []string `json:"env,omitempty"`     // names
+	Env         []string `json:"env,omitempty"` // names
+	EnvFile     string   `json:"env_file,omitempty"`
 	Headers     []string `json:"headers,omitempty"` // names
 	CWD         string   `json:"cwd,omitempty"`
 	Unusual     []string `json:"unusual,omitempty"`

@@ -340,6 +340,7 @@ func (s *screen) trustInfo(t ipc.TrustInfo) {
 	}
 	field("connects to", cleanLine(t.URL))
 	field("environment", cleanLine(strings.Join(t.Env, ", ")))
+	field("env file", cleanLine(t.EnvFile))
 	field("headers", cleanLine(strings.Join(t.Headers, ", ")))
 	field("in", cleanLine(t.CWD))
 	for _, c := range t.Changes {
