@@ -196,14 +196,16 @@ func (d Details) Changes(now Details) []string {
 	var out []string
 	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	field := func(what, before, after string) {
-		switch {
+		switch was, is := shown(before), shown(after); {
 		case before == after:
 		case before == "":
-			say("%s is new: %s", what, after)
+			say("%s is new: %s", what, is)
 		case after == "":
-			say("%s is gone, was %s", what, before)
+			say("%s is gone, was %s", what, was)
+		case was == is:
+			say("%s is different in a hidden part: %s", what, is)
 		default:
-			say("%s was %s, is %s", what, before, after)
+			say("%s was %s, is %s", what, was, is)
 		}
 	}
 	field("the source file", d.File, now.File)
@@ -239,10 +241,10 @@ func (d Details) Changes(now Details) []string {
 	field("the env file", d.EnvFile, now.EnvFile)
 	names("header", d.Headers, now.Headers)
 	if !slices.Equal(d.Forward, now.Forward) {
-		say("the variables that are passed on were [%s], are [%s]", strings.Join(d.Forward, " "), strings.Join(now.Forward, " "))
+		say("the variables that are passed on were [%s], are [%s]", shown(strings.Join(d.Forward, " ")), shown(strings.Join(now.Forward, " ")))
 	}
 	if now.Unfit != "" {
-		return append(out, now.Unfit)
+		return append(out, shown(now.Unfit))
 	}
 	before, after := map[string]File{}, map[string]File{}
 	for _, f := range d.Files {

@@ -76,6 +76,7 @@ func TestFingerprintOfDefinition(t *testing.T) {
 		"bearer variable":      {func(s *clientconfig.Server) { s.BearerVar = "V" }, "header authorization is new"},
 		"env becomes header":   {func(s *clientconfig.Server) { s.Headers["A"] = "1"; delete(s.Env, "A") }, "header a is new"},
 		"cwd":                  {func(s *clientconfig.Server) { s.Dir = "sub" }, "the working directory is new: sub"},
+		"hidden characters":    {func(s *clientconfig.Server) { s.Dir = "s\x1b[8mub\u202e" }, "the working directory is new: s[8mub"},
 		"url":                  {func(s *clientconfig.Server) { s.URL = "https://h/mcp" }, "the URL is new"},
 		"transport":            {func(s *clientconfig.Server) { s.Transport = clientconfig.SSE }, "the transport was stdio, is sse"},
 		"forward list":         {func(s *clientconfig.Server) { s.Forward = []string{"X"} }, "passed on"},
@@ -89,7 +90,7 @@ func TestFingerprintOfDefinition(t *testing.T) {
 		if now == fp || now == "" {
 			t.Errorf("%s: the fingerprint is %q as before", name, now)
 		}
-		if says := strings.Join(details.Changes(d), "\n"); !strings.Contains(says, c.says) {
+		if says := strings.Join(details.Changes(d), "\n"); !strings.Contains(says, c.says) || strings.ContainsAny(says, "\x1b\u202e") {
 			t.Errorf("%s: told %q, want %q", name, says, c.says)
 		}
 	}
