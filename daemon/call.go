@@ -60,72 +60,106 @@ func (s *attached) Call(ctx context.Context, c ipc.SessionCall) (*ipc.CallOutcom
 	return s.d.call(ctx, s, s.view(), c, 0)
 }
 
-// call is the only way from anyone to a server. s is nil for a caller without a
-// session.
+// Begin is Call for who does not wait.
+func (s *attached) Begin(ctx context.Context, c ipc.SessionCall, done func(*ipc.CallOutcome, error)) {
+	s.d.begin(ctx, s, s.view(), c, 0, done)
+}
+
 func (d *Daemon) call(ctx context.Context, s *attached, v view, c ipc.SessionCall, timeout time.Duration) (*ipc.CallOutcome, error) {
+	type answer struct {
+		outcome *ipc.CallOutcome
+		err     error
+	}
+	come := make(chan answer, 1)
+	d.begin(ctx, s, v, c, timeout, func(outcome *ipc.CallOutcome, err error) { come <- answer{outcome, err} })
+	a := <-come
+	return a.outcome, a.err
+}
+
+// begin is the only way from anyone to a server. s is nil for a caller without a
+// session. done gets the outcome, once, and must not hold up who brings it.
+func (d *Daemon) begin(ctx context.Context, s *attached, v view, c ipc.SessionCall, timeout time.Duration, done func(*ipc.CallOutcome, error)) {
 	start := time.Now()
 	entry := calllog.Entry{Time: start.UTC(), BytesIn: len(c.Arguments), Tool: tool.CleanLine(cut(c.Tool, 200)), Arguments: calllog.Digest(c.Arguments)}
 	if s != nil {
 		entry.Session, entry.Client = s.id, tool.CleanLine(s.request.Client)
 	}
-	outcome, err := d.gatedCall(ctx, s, v, c, timeout, &entry)
-	entry.MS = time.Since(start).Milliseconds()
-	entry.Outcome = outcomeOf(ctx, outcome, err)
-	if outcome != nil {
-		entry.BytesOut = len(outcome.Result)
+	end := func(outcome *ipc.CallOutcome, err error) {
+		entry.MS = time.Since(start).Milliseconds()
+		entry.Outcome = outcomeOf(ctx, outcome, err)
+		if outcome != nil {
+			entry.BytesOut = len(outcome.Result)
+		}
+		d.calls.Append(entry)
+		done(outcome, err)
 	}
-	d.calls.Append(entry)
-	return outcome, err
-}
-
-func (d *Daemon) gatedCall(ctx context.Context, s *attached, v view, c ipc.SessionCall, timeout time.Duration, entry *calllog.Entry) (*ipc.CallOutcome, error) {
 	e, err := d.resolve(v, c.Tool)
 	if err != nil {
 		if s, name := v.serverOf(c.Tool); s != nil {
 			entry.Server, entry.Tool, entry.Scope, entry.Project = s.Name, name, string(s.Source.Scope), s.Source.Root
 		}
-		return nil, err
+		end(nil, err)
+		return
 	}
 	server := v.mine[e.Key]
 	entry.Server, entry.Tool, entry.Scope, entry.Project = server.Name, e.Tool.Name, string(server.Source.Scope), server.Source.Root
+	gated := func() { d.gatedCall(ctx, s, v, server, e.Tool, c, timeout, end) }
+	if server.share == "shared" && d.hasHanded() {
+		gated()
+	} else {
+		go gated() // it may have to wait, for a process of this caller's own or for all
+	}
+}
+
+// gatedCall asks every question before a call, and has it sent.
+func (d *Daemon) gatedCall(ctx context.Context, s *attached, v view, server *server, listed *tool.Tool, c ipc.SessionCall, timeout time.Duration, end func(*ipc.CallOutcome, error)) {
 	to := instanceOf(server, s, v)
-	t, err := d.listedBy(server, to, e.Tool)
+	t, err := d.listedBy(server, to, listed)
 	if err != nil {
-		return nil, err
+		end(nil, err)
+		return
 	}
 	if s != nil {
 		if refusal := s.refuse(t, c.ViaCall); refusal != nil {
-			return &ipc.CallOutcome{Refused: refusal}, nil
+			end(&ipc.CallOutcome{Refused: refusal}, nil)
+			return
 		}
 	}
 	if refusal := badArguments(t, c.Arguments); refusal != nil {
-		return &ipc.CallOutcome{Refused: refusal}, nil
+		end(&ipc.CallOutcome{Refused: refusal}, nil)
+		return
 	}
 	if v.gateOf(server) != open {
-		return nil, ipc.Errorf(ipc.CodeServerDown, "server %s cannot be used: %s", server.Name, server.redactor.Redact(server.Problem)).WithHint("%s", server.Hint)
+		end(nil, ipc.Errorf(ipc.CodeServerDown, "server %s cannot be used: %s", server.Name, server.redactor.Redact(server.Problem)).WithHint("%s", server.Hint))
+		return
 	}
 	from := ""
 	if s != nil {
 		from = s.id
 	}
 	if err := d.awaitServers(ctx, timeout); err != nil {
-		return nil, callError(ctx, server, t, err)
+		end(nil, callError(ctx, server, t, err))
+		return
 	}
-	result, err := d.upstream.Call(ctx, e.Key, upstream.Call{
+	d.upstream.Begin(ctx, to.key, upstream.Call{
 		Tool: t.Name, Instance: d.want(ctx, to), From: from, Arguments: c.Arguments, Meta: c.Meta, Progress: c.Progress,
 		MayRepeat: t.Annotations.MayRepeat(), Timeout: timeout,
 		Check: func() error { return d.recheck(s, v, t, to, c) },
+	}, func(result json.RawMessage, err error) {
+		if changed, ok := errors.AsType[*refusedError](err); ok {
+			end(&ipc.CallOutcome{Refused: changed.refusal}, nil)
+			return
+		}
+		if _, ok := errors.AsType[*ipc.Error](err); ok {
+			end(nil, err)
+			return
+		}
+		if err != nil {
+			end(nil, callError(ctx, server, t, err))
+			return
+		}
+		end(&ipc.CallOutcome{Result: result}, nil)
 	})
-	if changed, ok := errors.AsType[*refusedError](err); ok {
-		return &ipc.CallOutcome{Refused: changed.refusal}, nil
-	}
-	if _, ok := errors.AsType[*ipc.Error](err); ok {
-		return nil, err
-	}
-	if err != nil {
-		return nil, callError(ctx, server, t, err)
-	}
-	return &ipc.CallOutcome{Result: result}, nil
 }
 
 // awaitServers waits until the servers of the config files were handed to
@@ -141,6 +175,16 @@ func (d *Daemon) awaitServers(ctx context.Context, timeout time.Duration) error 
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
+	}
+}
+
+// hasHanded reports whether awaitServers has nothing to wait for.
+func (d *Daemon) hasHanded() bool {
+	select {
+	case <-d.handed:
+		return true
+	default:
+		return false
 	}
 }
 

@@ -36,6 +36,9 @@ type Session interface {
 	Search(context.Context, SearchRequest) (*SearchResult, error)
 	// Call runs a tool if this session has seen its present definition.
 	Call(context.Context, SessionCall) (*CallOutcome, error)
+	// Begin is Call for who does not wait: done gets the outcome, once, maybe
+	// before Begin returns, on a goroutine that it must not hold up.
+	Begin(ctx context.Context, c SessionCall, done func(*CallOutcome, error))
 	// Saw tells which definitions the agent has been shown. listed says that
 	// they are the whole of what its client listed last.
 	Saw(ctx context.Context, seen map[tool.ID]tool.Hash, listed bool) error

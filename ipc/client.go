@@ -468,6 +468,10 @@ func (s *remoteSession) Call(ctx context.Context, c SessionCall) (*CallOutcome, 
 	return outcome, err
 }
 
+func (s *remoteSession) Begin(ctx context.Context, c SessionCall, done func(*CallOutcome, error)) {
+	go func() { done(s.Call(ctx, c)) }()
+}
+
 func (s *remoteSession) Saw(_ context.Context, seen map[tool.ID]tool.Hash, listed bool) error {
 	return s.out.write(outFrame{Method: "seen", Params: seenParams{seen, listed}})
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/toolsd/toolsd/index/tool"
+	"github.com/toolsd/toolsd/platform"
 )
 
 // A session on the wire. The POST that begins it is answered with 101, and from
@@ -102,14 +103,40 @@ type framer struct {
 }
 
 func (f *framer) write(v outFrame) error {
+	line := v.line()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, err := f.w.Write(line)
+	return err
+}
+
+// try is write as far as that takes no waiting. What is left is done by rest, on
+// another goroutine; it is nil when nothing is.
+func (f *framer) try(v outFrame) (rest func()) {
+	line := v.line()
+	locked := f.mu.TryLock()
+	if locked {
+		line = line[platform.WriteNow(f.w, line):]
+		if len(line) == 0 {
+			f.mu.Unlock()
+			return nil
+		}
+	}
+	return func() {
+		if !locked {
+			f.mu.Lock()
+		}
+		defer f.mu.Unlock()
+		_, _ = f.w.Write(line)
+	}
+}
+
+func (v outFrame) line() []byte {
 	line, err := encode(v)
 	if err != nil { // who waits for this id must not wait for ever
 		line = Encode(outFrame{ID: v.ID, Error: unencodable(err)})
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	_, err = f.w.Write(line)
-	return err
+	return line
 }
 
 // serveSession is the daemon's end.
@@ -238,8 +265,8 @@ func serveFrames(ctx context.Context, s Session, r *bufio.Reader, out *framer) {
 				_ = out.write(outFrame{ID: f.ID, Error: Errorf(CodeUsage, "a request with the id %d is running", f.ID).WithHint("number the requests of a session")})
 				continue
 			}
-			running.Go(func() {
-				result, err := answerFrame(callCtx, s, f, out)
+			running.Add(1)
+			answerFrame(callCtx, s, f, out, func(result any, err error) {
 				mu.Lock()
 				delete(cancels, f.ID)
 				mu.Unlock()
@@ -250,24 +277,34 @@ func serveFrames(ctx context.Context, s Session, r *bufio.Reader, out *framer) {
 				} else {
 					reply.Result = result
 				}
-				_ = out.write(reply)
+				if rest := out.try(reply); rest != nil {
+					go func() {
+						defer running.Done()
+						rest()
+					}()
+					return
+				}
+				running.Done()
 			})
 		}
 	}
 }
 
-func answerFrame(ctx context.Context, s Session, f frame, out *framer) (any, error) {
+// answerFrame has done called with the answer to a frame, without waiting for it.
+func answerFrame(ctx context.Context, s Session, f frame, out *framer, done func(any, error)) {
 	switch f.Method {
 	case "search":
 		var p SearchRequest
 		if err := DecodeStrict(f.Params, &p); err != nil {
-			return nil, Errorf(CodeUsage, "the params of search: %v", err)
+			done(nil, Errorf(CodeUsage, "the params of search: %v", err))
+			return
 		}
-		return s.Search(ctx, p)
+		go func() { done(s.Search(ctx, p)) }()
 	case "call":
 		var p SessionCall
 		if err := DecodeStrict(f.Params, &p); err != nil {
-			return nil, Errorf(CodeUsage, "the params of call: %v", err)
+			done(nil, Errorf(CodeUsage, "the params of call: %v", err))
+			return
 		}
 		wanted := false
 		if p.Meta, wanted = takeProgress(p.Meta); wanted {
@@ -275,9 +312,10 @@ func answerFrame(ctx context.Context, s Session, f frame, out *framer) (any, err
 				_ = out.write(outFrame{Method: "progress", Params: progressParams{f.ID, params}})
 			}
 		}
-		return s.Call(ctx, p)
+		s.Begin(ctx, p, func(outcome *CallOutcome, err error) { done(outcome, err) })
+	default:
+		done(nil, Errorf(CodeUsage, "there is no method %q", f.Method).WithHint("the methods are search, call, seen and cancel"))
 	}
-	return nil, Errorf(CodeUsage, "there is no method %q", f.Method).WithHint("the methods are search, call, seen and cancel")
 }
 
 // askProgress puts the mark into the _meta of a call that its progress is wanted. A

@@ -16,9 +16,8 @@ import (
 // patient is a session whose calls end when they are cancelled.
 type patient struct{ Session }
 
-func (patient) Call(ctx context.Context, _ SessionCall) (*CallOutcome, error) {
-	<-ctx.Done()
-	return nil, Errorf(CodeCancelled, "cancelled")
+func (patient) Begin(ctx context.Context, _ SessionCall, done func(*CallOutcome, error)) {
+	context.AfterFunc(ctx, func() { done(nil, Errorf(CodeCancelled, "cancelled")) })
 }
 
 func (patient) Saw(context.Context, map[tool.ID]tool.Hash, bool) error { return nil }

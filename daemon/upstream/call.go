@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -35,69 +36,160 @@ const (
 // Errors that callers tell apart: *RPCError (the server's own, unchanged),
 // *DownError, ErrOutcomeUnknown, ErrTimeout, ErrTooLarge, and ctx's.
 func (t *Set) Call(ctx context.Context, key string, c Call) (json.RawMessage, error) {
+	come := make(chan answer, 1)
+	t.Begin(ctx, key, c, func(result json.RawMessage, err error) { come <- answer{result, err} })
+	a := <-come
+	return a.result, a.err
+}
+
+// Begin is Call for who does not wait: done gets what Call would return, once, on
+// a goroutine that reads what the server says, so it must not hold that up. Where
+// the server is ready, no goroutine is woken between the caller's and that one,
+// which on a busy machine would cost more than all else that is done here.
+func (t *Set) Begin(ctx context.Context, key string, c Call, done func(json.RawMessage, error)) {
 	s := t.find(key, c.Instance)
 	if s == nil {
-		return nil, &DownError{Name: key, Reason: "there is no such server", Hint: "`toolsd servers` lists all"}
+		done(nil, &DownError{Name: key, Reason: "there is no such server", Hint: "`toolsd servers` lists all"})
+		return
 	}
 	def := s.definition()
-	limit := c.Timeout
-	if limit <= 0 {
-		limit = def.Def.CallTimeout
-	}
-	if limit <= 0 {
-		limit = callTimeout
-	}
 	params, err := callParams(c)
 	if err != nil {
-		return nil, fmt.Errorf("calling %s of server %s: %w", c.Tool, def.Name, err)
+		done(nil, fmt.Errorf("calling %s of server %s: %w", c.Tool, def.Name, err))
+		return
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	d := newDeadline(limit, func() { cancel(ErrTimeout) })
-	defer d.stop()
-
 	if err := s.down(); err != nil {
-		return nil, err
+		done(nil, err)
+		return
 	}
-	if err := s.calls.enter(ctx, c.From); err != nil {
-		return nil, s.callError(err, c.Tool, limit)
+	r := &running{Call: c, server: s, params: params, limit: cmp.Or(max(c.Timeout, 0), max(def.Def.CallTimeout, 0), callTimeout)}
+	r.ctx, r.cancel = context.WithCancelCause(ctx)
+	r.deadline = newDeadline(r.limit, func() { r.cancel(ErrTimeout) })
+	r.done = func(result json.RawMessage, err error) {
+		r.deadline.stop()
+		r.cancel(nil)
+		done(result, err)
 	}
-	defer s.calls.leave()
+	if !r.begin() {
+		go func() { r.done(r.run()) }()
+	}
+}
 
-	progress := c.Progress
-	if progress != nil {
-		progress = func(params json.RawMessage) {
-			d.extend()
-			c.Progress(params)
-		}
+// running is a call on its way.
+type running struct {
+	Call
+	server   *server
+	params   []byte
+	limit    time.Duration
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
+	deadline *deadline
+	done     func(json.RawMessage, error)
+}
+
+// begin sends the call if nothing has to be waited for, and reports whether it did.
+// The listener for progress may hold up who reads, so it gets a goroutine.
+func (r *running) begin() bool {
+	s := r.server
+	if r.Progress != nil || !s.calls.tryEnter() {
+		return false
 	}
-	for try := 1; ; try++ {
-		l, err := s.await(ctx, limit)
-		if err != nil {
-			return nil, s.callError(err, c.Tool, limit)
-		}
-		if c.Check != nil {
-			if err := c.Check(); err != nil {
-				l.unuse()
-				return nil, err
-			}
-		}
-		var definition *tool.Tool
-		if l.modern && l.http {
-			definition = s.tool(c.Tool)
-		}
-		result, err := l.request(ctx, "tools/call", params, c.Meta, progress, definition)
+	l := s.ready()
+	if l == nil {
+		s.calls.leave()
+		return false
+	}
+	if err := r.check(); err != nil {
 		l.unuse()
-		var lost *lostError
-		if err == nil {
-			return result, nil
-		}
-		if !errors.As(err, &lost) || try == maxTries || lost.sent && !(c.MayRepeat && try == 1) {
-			return nil, s.callError(err, c.Tool, limit)
-		}
-		// The loop of s sees the same end; await must not find the old link.
-		s.forgetLink(l)
+		s.calls.leave()
+		r.done(nil, err)
+		return true
 	}
+	begun := l.begin(r.ctx, "tools/call", r.params, r.Meta, r.typed(l), func(result json.RawMessage, err error) {
+		l.unuse()
+		if r.again(l, err, 1) {
+			go func() {
+				defer s.calls.leave()
+				r.done(r.try(2))
+			}()
+			return
+		}
+		s.calls.leave()
+		r.done(result, r.explain(err))
+	})
+	if !begun {
+		l.unuse()
+		s.calls.leave()
+	}
+	return begun
+}
+
+// run waits for its turn, for the server and for the answer.
+func (r *running) run() (json.RawMessage, error) {
+	if err := r.server.calls.enter(r.ctx, r.From); err != nil {
+		return nil, r.explain(err)
+	}
+	defer r.server.calls.leave()
+	return r.try(1)
+}
+
+// try sends the call until it is answered, or may not be sent again.
+func (r *running) try(n int) (json.RawMessage, error) {
+	var progress func(json.RawMessage)
+	if r.Progress != nil {
+		progress = func(params json.RawMessage) {
+			r.deadline.extend()
+			r.Progress(params)
+		}
+	}
+	for ; ; n++ {
+		l, err := r.server.await(r.ctx, r.limit)
+		if err != nil {
+			return nil, r.explain(err)
+		}
+		if err := r.check(); err != nil {
+			l.unuse()
+			return nil, err
+		}
+		result, err := l.request(r.ctx, "tools/call", r.params, r.Meta, progress, r.typed(l))
+		l.unuse()
+		if !r.again(l, err, n) {
+			return result, r.explain(err)
+		}
+	}
+}
+
+func (r *running) check() error {
+	if r.Check == nil {
+		return nil
+	}
+	return r.Check()
+}
+
+// typed is the definition of the tool where its arguments go into headers.
+func (r *running) typed(l *link) *tool.Tool {
+	if l.modern && l.http {
+		return r.server.tool(r.Tool)
+	}
+	return nil
+}
+
+// again reports whether the call is to be sent once more after try n failed.
+func (r *running) again(l *link, err error, n int) bool {
+	lost, ok := errors.AsType[*lostError](err)
+	if !ok || n == maxTries || lost.sent && !(r.MayRepeat && n == 1) {
+		return false
+	}
+	// The loop of the server sees the same end; await must not find the old link.
+	r.server.forgetLink(l)
+	return true
+}
+
+func (r *running) explain(err error) error {
+	if err == nil {
+		return nil
+	}
+	return r.server.callError(err, r.Tool, r.limit)
 }
 
 // callError says what became of a call.
@@ -182,6 +274,18 @@ func (s *server) await(ctx context.Context, limit time.Duration) (*link, error) 
 			return nil, cause
 		}
 	}
+}
+
+// ready returns the link if s is ready, counted as in use, else nil.
+func (s *server) ready() *link {
+	s.mu.Lock()
+	link := s.link
+	ready := s.status.State == Ready && link != nil
+	s.mu.Unlock()
+	if !ready || !link.use() {
+		return nil
+	}
+	return link
 }
 
 // forgetLink keeps a link that has ended from being used again.

@@ -105,7 +105,7 @@ func (c *httpConn) do(ctx context.Context, method string, body []byte, header ht
 // overtake it; a request is not.
 func (c *httpConn) send(ctx context.Context, m *outgoing) error {
 	if m.call != nil {
-		if !c.run(func() { c.exchange(m) }) {
+		if !c.try(m) {
 			return errClosed
 		}
 		return nil
@@ -127,6 +127,8 @@ func (c *httpConn) send(ctx context.Context, m *outgoing) error {
 	}
 	return nil
 }
+
+func (c *httpConn) try(m *outgoing) bool { return c.run(func() { c.exchange(m) }) }
 
 func (c *httpConn) offer(m *outgoing) {
 	c.offered(func(ctx context.Context) {

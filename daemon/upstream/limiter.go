@@ -25,8 +25,7 @@ func newLimiter(n int) *limiter { return &limiter{free: n, waiting: map[string][
 // enter waits for a place. Every nil answer must be followed by leave.
 func (l *limiter) enter(ctx context.Context, from string) error {
 	l.mu.Lock()
-	if l.free > 0 && len(l.order) == 0 {
-		l.free--
+	if l.place() {
 		l.mu.Unlock()
 		return nil
 	}
@@ -53,6 +52,22 @@ func (l *limiter) enter(ctx context.Context, from string) error {
 	l.mu.Unlock()
 	l.leave() // the turn came at the same moment
 	return context.Cause(ctx)
+}
+
+// tryEnter is enter for who does not wait; it reports whether there was a place.
+func (l *limiter) tryEnter() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.place()
+}
+
+// place takes a place if one is free. l.mu is held.
+func (l *limiter) place() bool {
+	if l.free == 0 || len(l.order) > 0 {
+		return false
+	}
+	l.free--
+	return true
 }
 
 // leave gives the place to the next one.

@@ -251,6 +251,16 @@ func (l *link) ping(ctx context.Context) error {
 // request sends a request with what this protocol version wants in each: the
 // params are an object without _meta, or empty, and meta the members of _meta.
 func (l *link) request(ctx context.Context, method string, params []byte, meta json.RawMessage, progress func(json.RawMessage), arguments *tool.Tool) (json.RawMessage, error) {
+	result, err := l.peer.request(ctx, l.build(method, params, meta, progress, arguments))
+	return l.judge(result, err)
+}
+
+// begin is request for who does not wait; see peer.begin.
+func (l *link) begin(ctx context.Context, method string, params []byte, meta json.RawMessage, arguments *tool.Tool, done func(json.RawMessage, error)) bool {
+	return l.peer.begin(ctx, l.build(method, params, meta, nil, arguments), func(result json.RawMessage, err error) { done(l.judge(result, err)) })
+}
+
+func (l *link) build(method string, params []byte, meta json.RawMessage, progress func(json.RawMessage), arguments *tool.Tool) request {
 	r := request{method: method, progress: progress}
 	if l.modern && l.http {
 		r.header = http.Header{}
@@ -276,7 +286,10 @@ func (l *link) request(ctx context.Context, method string, params []byte, meta j
 		}
 		return withMeta(params, mergeMeta(meta, ours))
 	}
-	result, err := l.peer.request(ctx, r)
+	return r
+}
+
+func (l *link) judge(result json.RawMessage, err error) (json.RawMessage, error) {
 	if err == nil && l.modern {
 		err = declined(result)
 	}

@@ -18,6 +18,9 @@ type sender interface {
 	// server. A nil error means that m will be written unless its call is
 	// abandoned before.
 	send(ctx context.Context, m *outgoing) error
+	// try is send for a request, if that takes no waiting; it reports whether m was
+	// handed over.
+	try(m *outgoing) bool
 	// offer hands m over if that takes no waiting.
 	offer(m *outgoing)
 }
@@ -56,8 +59,9 @@ func newPeer(out sender, onChanged func(), n *notes) *peer {
 
 // pending is a request that waits for its answer.
 type pending struct {
-	id       string
-	answered chan answer       // capacity 1
+	number   int64
+	id       string            // number as text
+	answered func(answer)      // called once, by who takes it out of peer.pending; holds nobody up
 	news     chan struct{}     // capacity 1: progress has come; nil when nobody wants any
 	progress []json.RawMessage // what has come and was not passed on; guarded by peer.mu
 	held     int               // bytes of that
@@ -77,6 +81,9 @@ const (
 // claim marks the request as sent, before its first byte is written. A false
 // answer means that it must not be written.
 func (c *pending) claim() bool { return c.state.CompareAndSwap(queued, sent) || c.state.Load() == sent }
+
+// unclaim takes a claim back, since nothing could be written.
+func (c *pending) unclaim() { c.state.CompareAndSwap(sent, queued) }
 
 // abandon keeps the request from being sent and reports whether it was in time.
 func (c *pending) abandon() bool {
@@ -115,31 +122,17 @@ const maxProgress = 4096
 func (p *peer) request(ctx context.Context, r request) (json.RawMessage, error) {
 	over, end := context.WithCancel(ctx)
 	defer end()
-	c := &pending{answered: make(chan answer, 1), over: over}
+	come := make(chan answer, 1)
+	c := &pending{answered: func(a answer) { come <- a }, over: over}
 	if r.progress != nil {
 		c.news = make(chan struct{}, 1)
 	}
-	p.mu.Lock()
-	if p.err != nil {
-		p.mu.Unlock()
-		return nil, &lostError{cause: p.err}
-	}
-	p.lastID++
-	id := p.lastID
-	c.id = strconv.FormatInt(id, 10)
-	p.pending[c.id] = c
-	p.mu.Unlock()
-	defer p.forget(c.id)
-
-	var params json.RawMessage
-	if r.params != nil {
-		params = r.params(id)
-	}
-	body, err := message(c.id, r.method, params)
+	m, err := p.note(c, r)
 	if err != nil {
 		return nil, err
 	}
-	if err := p.out.send(ctx, &outgoing{r.method, body, c, r.header}); err != nil {
+	defer p.drop(c)
+	if err := p.out.send(ctx, m); err != nil {
 		c.abandon()
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
@@ -148,24 +141,75 @@ func (p *peer) request(ctx context.Context, r request) (json.RawMessage, error) 
 	}
 	for {
 		select {
-		case a := <-c.answered:
+		case a := <-come:
 			p.passProgress(c, r.progress)
 			return a.result, a.err
 		case <-c.news:
 			p.passProgress(c, r.progress)
 		case <-ctx.Done():
 			select {
-			case a := <-c.answered:
+			case a := <-come:
 				return a.result, a.err
 			default:
 			}
-			p.forget(c.id)
+			p.drop(c)
 			if !c.abandon() && !r.noCancel {
-				p.tellCancelled(id, ctx)
+				p.tellCancelled(c, ctx)
 			}
 			return nil, context.Cause(ctx)
 		}
 	}
+}
+
+// begin is request for who does not wait: done gets what request would return, on
+// the goroutine that has it, which it must not hold up. It reports false, and done
+// is never called, when r could not be handed over without waiting. r asks for no
+// progress.
+func (p *peer) begin(ctx context.Context, r request, done func(json.RawMessage, error)) bool {
+	c := &pending{over: ctx}
+	stop := context.AfterFunc(ctx, func() {
+		if !p.drop(c) {
+			return
+		}
+		if !c.abandon() {
+			p.tellCancelled(c, ctx)
+		}
+		done(nil, context.Cause(ctx))
+	})
+	c.answered = func(a answer) {
+		stop()
+		done(a.result, a.err)
+	}
+	m, err := p.note(c, r)
+	if err == nil && ctx.Err() == nil && p.out.try(m) {
+		return true
+	}
+	stop()
+	return err == nil && !p.drop(c) // who dropped it calls done
+}
+
+// note makes a request one that waits for its answer.
+func (p *peer) note(c *pending, r request) (*outgoing, error) {
+	p.mu.Lock()
+	if p.err != nil {
+		p.mu.Unlock()
+		return nil, &lostError{cause: p.err}
+	}
+	p.lastID++
+	c.number = p.lastID
+	c.id = strconv.FormatInt(c.number, 10)
+	p.pending[c.id] = c
+	p.mu.Unlock()
+	var params json.RawMessage
+	if r.params != nil {
+		params = r.params(c.number)
+	}
+	body, err := message(c.id, r.method, params)
+	if err != nil {
+		p.drop(c)
+		return nil, err
+	}
+	return &outgoing{r.method, body, c, r.header}, nil
 }
 
 // gotProgress keeps a notification for the caller that waits for the request of
@@ -196,12 +240,12 @@ func (p *peer) passProgress(c *pending, pass func(json.RawMessage)) {
 	}
 }
 
-func (p *peer) tellCancelled(id int64, ctx context.Context) {
+func (p *peer) tellCancelled(c *pending, ctx context.Context) {
 	reason := "the caller gave up"
 	if errors.Is(context.Cause(ctx), ErrTimeout) {
 		reason = "the call timed out"
 	}
-	params, _ := json.Marshal(map[string]any{"requestId": id, "reason": reason})
+	params, _ := json.Marshal(map[string]any{"requestId": c.number, "reason": reason})
 	body, _ := message("", "notifications/cancelled", params)
 	p.out.offer(&outgoing{method: "notifications/cancelled", body: body})
 }
@@ -229,7 +273,7 @@ func (p *peer) fail(cause error) {
 	close(p.done)
 	p.mu.Unlock()
 	for _, c := range waiting {
-		c.answered <- answer{err: &lostError{cause: cause, sent: !c.abandon()}}
+		c.answered(answer{err: &lostError{cause: cause, sent: !c.abandon()}})
 	}
 }
 
@@ -239,10 +283,15 @@ func (p *peer) cause() error {
 	return p.err
 }
 
-func (p *peer) forget(id string) {
+// drop removes c and reports whether it still waited.
+func (p *peer) drop(c *pending) bool {
 	p.mu.Lock()
-	delete(p.pending, id)
-	p.mu.Unlock()
+	defer p.mu.Unlock()
+	if p.pending[c.id] != c {
+		return false
+	}
+	delete(p.pending, c.id)
+	return true
 }
 
 // take removes the request that id belongs to and returns it, or nil.
@@ -270,8 +319,8 @@ func (p *peer) only() *pending {
 
 // finish ends one request without an answer.
 func (p *peer) finish(c *pending, err error) {
-	if p.take(c.id) != nil {
-		c.answered <- answer{err: err}
+	if p.drop(c) {
+		c.answered(answer{err: err})
 	}
 }
 
@@ -282,13 +331,13 @@ func (p *peer) tooLarge(over *idScan) {
 	found := false
 	for _, id := range over.ids {
 		if c := p.take(id); c != nil {
-			c.answered <- answer{err: err}
+			c.answered(answer{err: err})
 			found = true
 		}
 	}
 	if !found && !over.method {
 		if c := p.only(); c != nil {
-			c.answered <- answer{err: err}
+			c.answered(answer{err: err})
 		}
 	}
 	p.notes.add("over", "a message of %d MiB was dropped (the limit is %d MiB)", over.size>>20, maxMessage>>20)

@@ -64,11 +64,11 @@ func (p *peer) receiveOne(msg []byte) bool {
 	}
 	switch {
 	case hasErr:
-		c.answered <- answer{err: parseError(rawErr)}
+		c.answered(answer{err: parseError(rawErr)})
 	case hasResult:
-		c.answered <- answer{result: result}
+		c.answered(answer{result: result})
 	default:
-		c.answered <- answer{err: errors.New("the answer has neither a result nor an error")}
+		c.answered(answer{err: errors.New("the answer has neither a result nor an error")})
 	}
 	return true
 }

@@ -142,6 +142,8 @@ func (c *sseConn) send(ctx context.Context, m *outgoing) error {
 	return nil
 }
 
+func (c *sseConn) try(m *outgoing) bool { return c.send(m.call.over, m) == nil }
+
 func (c *sseConn) offer(m *outgoing) {
 	c.offered(func(ctx context.Context) { _ = c.send(ctx, m) })
 }

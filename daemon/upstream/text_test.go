@@ -130,11 +130,12 @@ func TestPeerReceives(t *testing.T) {
 		{`{"ID":1,"Result":3}`, ``, ""},
 	} {
 		p := newPeer(discard{}, func() {}, newNotes(cleaner{}))
-		c := &pending{id: "1", answered: make(chan answer, 1)}
+		answered := make(chan answer, 1)
+		c := &pending{id: "1", answered: func(a answer) { answered <- a }}
 		p.pending["1"] = c
 		p.receive([]byte(tt.msg))
 		select {
-		case a := <-c.answered:
+		case a := <-answered:
 			if string(a.result) != tt.result || (a.err == nil) != (tt.err == "") || a.err != nil && !strings.Contains(a.err.Error(), tt.err) {
 				t.Errorf("%s: %s, %v", tt.msg, a.result, a.err)
 			}
@@ -178,6 +179,7 @@ type (
 )
 
 func (discard) send(_ ctx, m *outgoing) error { return nil }
+func (discard) try(*outgoing) bool            { return true }
 func (discard) offer(*outgoing)               {}
 
 // A server that leaves a message unread for too long is given up.
