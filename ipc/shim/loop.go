@@ -9,6 +9,7 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
@@ -97,39 +98,45 @@ func (r *requests) take(id string) (context.CancelFunc, bool) {
 	return cancel, ok
 }
 
+// several reports whether more than one is running.
+func (r *requests) several() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.running) > 1
+}
+
 // job is what remains to be done for a request when the next message may be read.
 type job func()
 
-// read takes in messages and answers them until In ends, and says so on ended.
-// Some goroutines do this, and one of them at a time holds the baton and reads.
-// With a request at hand it passes the baton and answers: so no request waits
-// for a goroutine to wake.
+// handOver is how long a request may take before another goroutine reads on.
+// Most answers of a warm server come sooner, and then no thread had to be woken,
+// which on a busy machine costs more than all else that is done here.
+const handOver = time.Millisecond
+
+// read takes in messages and answers them until In ends, and says so on ended. It
+// answers a request that is alone itself; when that takes longer than handOver,
+// another goroutine reads on.
 func (s *shim) read(ctx context.Context, r *bufio.Reader, ended chan<- error) {
 	for {
-		s.idle.Add(1)
-		<-s.baton
-		s.idle.Add(-1)
 		jobs, err := s.next(ctx, r)
 		// They begin before somebody can read that In has ended.
 		if err == nil && !s.enter(len(jobs)) {
 			err = io.EOF
 		}
-		if err == nil && s.idle.Load() == 0 {
-			go s.read(ctx, r, ended)
-		}
-		s.baton <- struct{}{}
 		if err != nil {
-			select {
-			case ended <- err:
-			default: // another one has said it
-			}
+			ended <- err
 			return
 		}
 		for _, j := range jobs[1:] {
 			go s.finish(j)
 		}
+		if s.requests.several() {
+			go s.finish(jobs[0])
+			continue
+		}
+		late := time.AfterFunc(handOver, func() { s.read(ctx, r, ended) })
 		s.finish(jobs[0])
-		if s.idle.Load() > 0 {
+		if !late.Stop() {
 			return
 		}
 	}

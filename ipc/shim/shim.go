@@ -20,7 +20,6 @@ import (
 	"io"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -71,9 +70,7 @@ type shim struct {
 	decided chan struct{} // closed once the mode is; handlers of sessions wait for it
 	ended   chan struct{} // closed when In ended: nobody will list or read again
 
-	baton    chan struct{} // held by the goroutine that reads
-	begun    bool          // a line was read; whoever holds the baton may touch it
-	idle     atomic.Int32  // goroutines that wait for the baton
+	begun    bool // a line was read; only who reads touches it
 	requests requests
 	upstream context.Context // of calls that run a tool; ends with In
 
@@ -102,8 +99,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	s := &shim{o: o, log: o.Log, out: newOutput(o.Out), decided: make(chan struct{}), ended: make(chan struct{}), baton: make(chan struct{}, 1)}
-	s.baton <- struct{}{}
+	s := &shim{o: o, log: o.Log, out: newOutput(o.Out), decided: make(chan struct{}), ended: make(chan struct{})}
 	s.base = newServer(o.Version, "")
 	s.view = newView(s.out, o.CWD, o.Mode)
 	if o.Dial == nil {
