@@ -1,10 +1,13 @@
 package daemon
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"net"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -16,7 +19,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/toolsd/toolsd/daemon/calllog"
 	"github.com/toolsd/toolsd/daemon/upstream/faultserver"
+	"github.com/toolsd/toolsd/index/tool"
 	"github.com/toolsd/toolsd/ipc"
 )
 
@@ -459,6 +464,64 @@ func TestAServerThatStopsReading(t *testing.T) {
 		}
 	}
 	wg.Wait()
+}
+
+// TestAnAgentThatDoesNotRead floods a server with calls and leaves their answers
+// unread: calls of others to the same server go on meanwhile, and when it reads at
+// last, each of its calls has been answered once.
+func TestAnAgentThatDoesNotRead(t *testing.T) {
+	m := newMachine(t)
+	m.config(object{"lab": fault("ok")})
+	r := m.start()
+	r.untilState("lab", ipc.StateReady)
+	echo := tool.ID{Server: "lab", Name: "echo"}
+	hash := find(r.index.Snapshot(), r.world.Load().from(m.project), echo).Hash
+
+	conn, err := net.Dial("unix", m.dirs.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	body := ipc.Encode(ipc.AttachRequest{Client: "deaf", CWD: m.project, Mode: ipc.Search, Seen: map[tool.ID]tool.Hash{echo: hash}})
+	fmt.Fprintf(conn, "POST /v1/sessions HTTP/1.1\r\nHost: toolsd\r\nConnection: Upgrade\r\nUpgrade: toolsd-session\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	const calls = 3000 // their answers are more than a socket takes
+	text := strings.Repeat("x", 200)
+	sent := make(chan error, 1)
+	go func() {
+		for i := range calls {
+			if _, err := fmt.Fprintf(conn, `{"id":%d,"method":"call","params":{"tool":"lab::echo","arguments":{"text":"%s"}}}`+"\n", i+1, text); err != nil {
+				sent <- err
+				return
+			}
+		}
+		sent <- nil
+	}()
+	r.until("all calls have run", func() bool { return maps.Collect(r.calls.Counts())[calllog.OK] == calls })
+	for range 100 {
+		if _, err := r.client.Call(t.Context(), ipc.CallRequest{ToolID: "lab::echo", TimeoutMS: 20_000}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lines := bufio.NewScanner(conn)
+	lines.Buffer(nil, 1<<20)
+	answered := map[uint64]int{}
+	for len(answered) < calls && lines.Scan() {
+		var f struct {
+			ID    uint64
+			Error json.RawMessage
+		}
+		if json.Unmarshal(lines.Bytes(), &f) == nil && f.ID != 0 {
+			if answered[f.ID]++; f.Error != nil || answered[f.ID] > 1 {
+				t.Fatalf("%s", lines.Bytes())
+			}
+		}
+	}
+	if len(answered) != calls {
+		t.Errorf("%d of %d calls were answered; %v", len(answered), calls, lines.Err())
+	}
+	if err := <-sent; err != nil {
+		t.Error(err)
+	}
 }
 
 // approve approves a project's server as it is now.
