@@ -76,6 +76,9 @@ func (d *Daemon) call(ctx context.Context, s *attached, v view, c ipc.SessionCal
 	return a.outcome, a.err
 }
 
+// large is the size of arguments that take milliseconds to be validated.
+const large = 64 << 10
+
 // begin is the only way from anyone to a server. s is nil for a caller without a
 // session. done gets the outcome, once, and must not hold up who brings it.
 func (d *Daemon) begin(ctx context.Context, s *attached, v view, c ipc.SessionCall, timeout time.Duration, done func(*ipc.CallOutcome, error)) {
@@ -104,10 +107,10 @@ func (d *Daemon) begin(ctx context.Context, s *attached, v view, c ipc.SessionCa
 	server := v.mine[e.Key]
 	entry.Server, entry.Tool, entry.Scope, entry.Project = server.Name, e.Tool.Name, string(server.Source.Scope), server.Source.Root
 	gated := func() { d.gatedCall(ctx, s, v, server, e.Tool, c, timeout, end) }
-	if server.share == "shared" && d.hasHanded() {
+	if server.share == "shared" && d.hasHanded() && len(c.Arguments) < large {
 		gated()
 	} else {
-		go gated() // it may have to wait, for a process of this caller's own or for all
+		go gated() // it may have to wait for the server, and the caller must not
 	}
 }
 

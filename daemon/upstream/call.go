@@ -25,6 +25,9 @@ const (
 	// connection to the next. Only requests that were not sent, or that may be
 	// repeated, do.
 	maxTries = 3
+	// large is the size of an answer that is not passed on by who reads what the
+	// server says: it would take milliseconds, and other answers wait behind it.
+	large = 64 << 10
 )
 
 // Call calls a tool and returns the raw CallToolResult. It waits, within the
@@ -107,15 +110,22 @@ func (r *running) begin() bool {
 	}
 	begun := l.begin(r.ctx, "tools/call", r.params, r.Meta, r.typed(l), func(result json.RawMessage, err error) {
 		l.unuse()
-		if r.again(l, err, 1) {
+		again := r.again(l, err, 1)
+		if !again {
+			s.calls.leave()
+			err = r.explain(err)
+		}
+		switch {
+		case again:
 			go func() {
 				defer s.calls.leave()
 				r.done(r.try(2))
 			}()
-			return
+		case len(result) > large:
+			go r.done(result, err)
+		default:
+			r.done(result, err)
 		}
-		s.calls.leave()
-		r.done(result, r.explain(err))
 	})
 	if !begun {
 		l.unuse()
