@@ -140,7 +140,7 @@ func TestRunReturnsThoughNobodyReads(t *testing.T) {
 			In: strings.NewReader(strings.Repeat(`{"jsonrpc":"2.0","id":1,"method":"ping"}`+"\n", 10)), Out: out,
 			Connect: func(ctx context.Context) (ipc.Backend, error) { <-ctx.Done(); return nil, ctx.Err() },
 		})
-		if took := time.Since(before); err != nil || took > drainWait {
+		if took := time.Since(before); err != nil || took > drainWait+handOver {
 			t.Errorf("Run returned %v after %v", err, took)
 		}
 	})
