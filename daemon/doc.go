@@ -48,7 +48,10 @@
 // else. It takes no lock and does no I/O.
 //
 // Call: resolved among what the caller sees; refused unless this session has
-// seen the definition that the tool has now; validated; sent; bytes back.
+// seen the definition that the tool has now; validated; sent; bytes back. Where
+// nothing has to be waited for, who reads the agent's request does all of that,
+// and who reads the server's answer passes it on: neither ever waits for the
+// other end, and no goroutine is woken in between.
 //
 // Start: state lock; what an earlier daemon left is ended; the login shell's
 // environment is asked for; index opened (damaged: renamed aside and rebuilt);
