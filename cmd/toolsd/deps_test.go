@@ -28,7 +28,7 @@ var layers = map[string]struct {
 }{
 	"cmd/toolsd": {
 		[]string{"cmd/toolsd/sample", "daemon", "daemon/calllog", "daemon/trust", "index", "index/tool", "ipc", "ipc/shim", "platform", "watcher", "watcher/adopt", "watcher/clientconfig", "watcher/settings"},
-		"prints what a Backend answers; of index it runs the check of a file, of calllog and trust the reading; adopt and doctor read config files themselves",
+		"prints what a Backend answers; of index it runs the check of a file, of calllog the reading, of trust that and the redaction; adopt and doctor read config files themselves",
 	},
 	"cmd/toolsd/sample":           {nil, "servers of the demo know nothing of toolsd, like every other server"},
 	"cmd/searcheval":              {[]string{"index", "index/tool"}, "measures the ranking and nothing else"},

@@ -363,15 +363,3 @@ func showDiagnosis(s *screen, d diagnosis) {
 		s.line("%s", s.style(green, "all is well"))
 	}
 }
-
-// redact takes the values of a server's secrets out of a text.
-func redact(text string, s clientconfig.Server) string {
-	secrets := slices.Clone(s.Secrets)
-	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) }) // a longer one may hold a shorter one
-	for _, v := range secrets {
-		if len([]rune(v)) >= 6 { // shorter values are words and numbers that stand everywhere
-			text = strings.ReplaceAll(text, v, "…")
-		}
-	}
-	return text
-}

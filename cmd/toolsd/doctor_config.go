@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/toolsd/toolsd/daemon/trust"
 	"github.com/toolsd/toolsd/index/tool"
 	"github.com/toolsd/toolsd/ipc"
 	"github.com/toolsd/toolsd/platform"
@@ -175,14 +176,15 @@ func checkVariables(p *patient) []finding {
 			continue
 		}
 		p.reported[s.Name] = true
-		f := failure(s.Name, "%s: %s", place(s.Source), redact(s.Problem, s.Server))
+		secrets := trust.NewRedactor(s.Secrets)
+		f := failure(s.Name, "%s: %s", place(s.Source), secrets.Redact(s.Problem))
 		switch {
 		case s.Unsupported:
 			f.Status = statusInfo // its client serves it, and nobody can change that
 		case strings.HasPrefix(s.Problem, "needs "):
 			f.Message += ", not set in the environment from " + p.shell.Origin
 		}
-		out = append(out, f.do("%s", redact(s.Hint, s.Server)))
+		out = append(out, f.do("%s", secrets.Redact(s.Hint)))
 	}
 	if len(out) == 0 {
 		out = append(out, good("", "none is missing"))
@@ -208,9 +210,10 @@ func checkCommands(p *patient) []finding {
 			continue
 		}
 		p.reported[s.Name] = true
-		f := failure(s.Name, "%s: %s", place(s.Source), redact(err.Error(), s.Server))
+		secrets := trust.NewRedactor(s.Secrets)
+		f := failure(s.Name, "%s: %s", place(s.Source), secrets.Redact(err.Error()))
 		if e, is := errors.AsType[*platform.NotFoundError](err); is {
-			f.Hint = redact(e.Hint(), s.Server)
+			f.Hint = secrets.Redact(e.Hint())
 		}
 		out = append(out, f)
 	}
