@@ -237,19 +237,38 @@ func (e *expander) secretsOf(s Server) []string {
 			add(strings.TrimSpace(token)) // a server's error shows the token without Bearer
 		}
 	}
-	if _, rest, ok := strings.Cut(s.URL, "://"); ok {
-		authority, _, _ := strings.Cut(rest, "/")
-		if i := strings.LastIndexByte(authority, '@'); i >= 0 {
-			info := authority[:i]
-			add(info)
-			name, password, _ := strings.Cut(info, ":")
-			for _, part := range []string{name, password} {
+	// login adds the userinfo of the URLs in a text. The name beside a password is
+	// that of a database, mostly, and a word of many texts.
+	login := func(text string, names bool) {
+		for _, rest := range strings.Split(text, "://")[1:] {
+			authority := rest
+			if i := strings.IndexAny(rest, "/ \t\n\"'"); i >= 0 {
+				authority = rest[:i]
+			}
+			i := strings.LastIndexByte(authority, '@')
+			if i < 0 {
+				continue
+			}
+			add(authority[:i])
+			name, password, both := strings.Cut(authority[:i], ":")
+			parts := []string{password}
+			if names || !both {
+				parts = append(parts, name)
+			}
+			for _, part := range parts {
 				add(part)
 				if plain, err := url.PathUnescape(part); err == nil {
 					add(plain)
 				}
 			}
 		}
+	}
+	login(s.URL, true)
+	for _, v := range s.Args {
+		login(v, false)
+	}
+	for _, v := range s.Env {
+		login(v, false)
 	}
 	if u, err := url.Parse(s.URL); err == nil {
 		for key, values := range u.Query() {

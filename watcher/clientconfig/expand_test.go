@@ -241,6 +241,23 @@ func TestSecretsOfURLsAndHeaders(t *testing.T) {
 	}
 }
 
+func TestSecretsOfURLsInArgsAndEnv(t *testing.T) {
+	s := Expand(Server{
+		Command: "x",
+		Args:    []string{"postgres://mira:p%40ss-args@db.example/main", "--repo=https://tok-alone@git.example/r.git", "sh -c 'get https://e.example/a; mail mira@e.example'"},
+		Env:     map[string]string{"DATABASE_URL": "postgres://mira:pass-env@db.example:5432"},
+		Source:  Source{Client: "cursor"},
+	}, testExpansion(""))
+	for _, v := range []string{"mira:p%40ss-args", "p%40ss-args", "p@ss-args", "tok-alone", "pass-env"} {
+		if !slices.Contains(s.Secrets, v) {
+			t.Errorf("%q is not among the secrets %q", v, s.Secrets)
+		}
+	}
+	if len(s.Secrets) != 7 { // the whole value of env, and its userinfo
+		t.Errorf("among the secrets is what is none: %q", s.Secrets)
+	}
+}
+
 func TestWorkspaceFolderNeedsAProject(t *testing.T) {
 	s := Expand(Server{Command: "${workspaceFolder}/x", Source: Source{Client: "cursor"}}, testExpansion(""))
 	if !strings.Contains(s.Problem, "needs a project") || s.Unsupported || s.Hint == "" {

@@ -71,7 +71,7 @@ type Server struct {
 	// has no way to serve this entry, only its client has.
 	Unsupported bool
 	// Secrets are the values that must never be shown: of env and headers,
-	// of expanded variables, userinfo of the URL.
+	// of expanded variables, userinfo of URLs, also of those in args and env.
 	Secrets []string `json:"-"`
 }
 
