@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -118,10 +119,10 @@ func searchRequest(input map[string]json.RawMessage) (r ipc.SearchRequest, probl
 		return r, ""
 	}
 	n, err := strconv.ParseFloat(strings.Trim(string(raw), `"`), 64)
-	if err != nil || n < 1 || n != float64(int(n)) {
+	if err != nil || n < 1 || n != math.Trunc(n) {
 		return r, fmt.Sprintf("max_results must be a whole number above 0, not %s.", cut(string(raw), 100))
 	}
-	r.Max = int(n)
+	r.Max = int(min(n, math.MaxInt32)) // more than there are tools is all of them
 	return r, ""
 }
 

@@ -518,6 +518,16 @@ func rule07(t *testing.T, newWorld func(*testing.T) world) {
 			t.Errorf("by tool_id: %s", one.text())
 		}
 	})
+	in(t, "max_results", newWorld, func(t *testing.T, w world) {
+		w.Set("kicad", gerber, drill, create)
+		a := attach(t, w, "codex")
+		for n, fits := range map[string]bool{"1": true, "2.0": true, `"3"`: true, "9223372036854775807": true, "1e30": true, "0": false, "-1": false, "1.5": false, `"five"`: false, "[]": false} {
+			r := a.call("tool_search", `{"query":"export","max_results":`+n+`}`)
+			if r.IsError == fits {
+				t.Errorf("%s: %s", n, r.text())
+			}
+		}
+	})
 }
 
 func rule08(t *testing.T, newWorld func(*testing.T) world) {
