@@ -127,12 +127,16 @@ func Parse(server string, raw json.RawMessage) (*Tool, error) {
 	if t.Title == "" {
 		t.Title = t.Annotations.Title
 	}
-	if t.Hash, err = hashOf(fields); err != nil {
+	values, err := meaning(fields)
+	if err != nil {
 		return nil, fmt.Errorf("the definition of tool %q: %w", name, err)
 	}
-	t.Tokens = EstimateTokens(map[string]json.RawMessage{
-		"name": fields["name"], "description": fields["description"], "inputSchema": fields["inputSchema"],
+	// Of the values and not of what was sent: a model sees ü also where the server
+	// wrote \u00fc.
+	t.Tokens = EstimateTokens(map[string]any{
+		"name": values["name"], "description": values["description"], "inputSchema": values["inputSchema"],
 	})
+	t.Hash = hashOf(values)
 	return t, nil
 }
 
@@ -199,7 +203,8 @@ func isName(literal []byte) bool {
 	return json.Unmarshal(literal, &s) == nil && s == "name"
 }
 
-func hashOf(fields map[string]json.RawMessage) (Hash, error) {
+// meaning decodes what the hash of a definition covers.
+func meaning(fields map[string]json.RawMessage) (map[string]any, error) {
 	values := make(map[string]any, len(fields))
 	for k, raw := range fields {
 		if k == "_meta" {
@@ -209,12 +214,16 @@ func hashOf(fields map[string]json.RawMessage) (Hash, error) {
 		d.UseNumber() // numbers above 2^53 must not collide
 		var v any
 		if err := d.Decode(&v); err != nil {
-			return "", err
+			return nil, err
 		}
 		values[k] = v
 	}
+	return values, nil
+}
+
+func hashOf(values map[string]any) Hash {
 	sum := sha256.Sum256(encode(values)) // encoding/json sorts the keys of maps
-	return Hash(hex.EncodeToString(sum[:16])), nil
+	return Hash(hex.EncodeToString(sum[:16]))
 }
 
 // EstimateTokens is the weight of v in a model's context: a quarter of the

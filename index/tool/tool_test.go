@@ -91,6 +91,22 @@ func TestHash(t *testing.T) {
 	}
 }
 
+// How a server spells a definition is not what a model reads.
+func TestTokens(t *testing.T) {
+	for _, raw := range []string{
+		`{"name":"a","description":"über <b>","inputSchema":{"type":"object"}}`,
+		`{"inputSchema" : { "type": "object" }, "description":"\u00fcber \u003cb\u003e", "n\u0061me":"a", "annotations":{"title":"A"}}`,
+	} {
+		p, err := Parse("s", []byte(raw))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.Tokens != 18 { // 69 characters
+			t.Errorf("%s weighs %d", raw, p.Tokens)
+		}
+	}
+}
+
 func TestAs(t *testing.T) {
 	for _, c := range []struct{ raw, want string }{
 		{`{"name":"a"}`, `{"name":"N"}`},
