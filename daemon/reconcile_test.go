@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/toolsd/toolsd/daemon/session"
@@ -158,4 +159,20 @@ func TestActiveToolsOutliveAReadThatTakesItsTime(t *testing.T) {
 	if read(&watcher.Snapshot{Complete: true, Projects: parents}) {
 		t.Error("a tool whose server is gone stays active")
 	}
+}
+
+func TestClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		noon := time.Date(begin.Year(), begin.Month(), begin.Day()+3, 12, 0, 0, 0, time.Local)
+		time.Sleep(time.Until(noon))
+		for at, want := range map[time.Time]string{
+			noon.Add(-time.Minute): "11:59:00", noon.Add(time.Minute).UTC(): "12:01:00",
+			noon.AddDate(0, 0, -1): noon.AddDate(0, 0, -1).Format("2006-01-02") + " 12:00:00",
+		} {
+			if got := clock(at); got != want {
+				t.Errorf("%v is %s, want %s", at, got, want)
+			}
+		}
+	})
 }

@@ -117,7 +117,11 @@ func (d *Daemon) serverNotes(v view, r ipc.SearchRequest) []string {
 		case ipc.StatePending:
 			notes = append(notes, fmt.Sprintf("Server %s waits for the user's approval (`toolsd trust %s`).", s.Name, s.Name))
 		case ipc.StateFailed, ipc.StateBackoff:
-			notes = append(notes, fmt.Sprintf("Server %s is down: %s.", s.Name, strings.TrimSuffix(info.Problem, ".")))
+			note := "Server " + s.Name + " is down"
+			if info.Problem != "" {
+				note += ": " + strings.TrimSuffix(info.Problem, ".")
+			}
+			notes = append(notes, note+".")
 		case ipc.StateDisabled:
 			notes = append(notes, fmt.Sprintf("Server %s is disabled in %s.", s.Name, s.Source.File))
 		case ipc.StateStarting:

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/toolsd/toolsd/daemon/trust"
 	"github.com/toolsd/toolsd/index"
@@ -85,12 +86,12 @@ func (d *Daemon) whyServer(out *ipc.Why, v view, s *server) {
 		say("its name there is %s; another server has that name already", tool.CleanLine(s.Declared))
 	}
 	if info.Problem != "" {
-		say("%s since %s: %s", info.State, info.Since.Local().Format("15:04:05"), info.Problem)
+		say("%s since %s: %s", info.State, clock(info.Since), info.Problem)
 	} else {
-		say("%s since %s", info.State, info.Since.Local().Format("15:04:05"))
+		say("%s since %s", info.State, clock(info.Since))
 	}
 	if info.Retry != nil {
-		say("the next try is at %s", info.Retry.Local().Format("15:04:05"))
+		say("the next try is at %s", clock(*info.Retry))
 	}
 	if info.Tools > 0 {
 		say("%d of its tools are searchable", info.Tools)
@@ -102,6 +103,15 @@ func (d *Daemon) whyServer(out *ipc.Why, v view, s *server) {
 		say("held until you approve them: %s", strings.Join(held, ", "))
 		out.Hint = "approve one with `toolsd trust " + held[0] + "`"
 	}
+}
+
+// clock is a time for people, with its day where that is not the present one.
+func clock(t time.Time) string {
+	t = t.Local()
+	if t.Format(time.DateOnly) == time.Now().Format(time.DateOnly) {
+		return t.Format(time.TimeOnly)
+	}
+	return t.Format(time.DateTime)
 }
 
 func (d *Daemon) whyTool(out *ipc.Why, v view, e index.Entry) {
