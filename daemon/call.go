@@ -83,7 +83,7 @@ const large = 64 << 10
 // session. done gets the outcome, once, and must not hold up who brings it.
 func (d *Daemon) begin(ctx context.Context, s *attached, v view, c ipc.SessionCall, timeout time.Duration, done func(*ipc.CallOutcome, error)) {
 	start := time.Now()
-	entry := calllog.Entry{Time: start.UTC(), BytesIn: len(c.Arguments), Tool: tool.CleanLine(cut(c.Tool, 200)), Arguments: calllog.Digest(c.Arguments)}
+	entry := calllog.Entry{Time: start.UTC(), BytesIn: len(c.Arguments), Tool: tool.CleanLine(tool.Cut(c.Tool, 200)), Arguments: calllog.Digest(c.Arguments)}
 	if s != nil {
 		entry.Session, entry.Client = s.id, tool.CleanLine(s.request.Client)
 	}

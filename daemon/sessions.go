@@ -394,21 +394,7 @@ func (d *Daemon) briefs(v view) []ipc.ServerBrief {
 		if l, ok := snapshot.Listing(s.Key); ok && l.Instructions != "" {
 			text = l.Instructions
 		}
-		out = append(out, ipc.ServerBrief{Name: s.Name, Tools: tools[s.Key], About: cut(tool.CleanLine(text), 200)})
+		out = append(out, ipc.ServerBrief{Name: s.Name, Tools: tools[s.Key], About: tool.Cut(tool.CleanLine(text), 200)})
 	}
 	return out
 }
-
-// cut shortens s to at most max bytes on a rune boundary, with a mark.
-func cut(s string, max int) string {
-	if len(s) <= max {
-		return s
-	}
-	end := max - len("…")
-	for end > 0 && !isRuneStart(s[end]) {
-		end--
-	}
-	return s[:end] + "…"
-}
-
-func isRuneStart(b byte) bool { return b&0xC0 != 0x80 }

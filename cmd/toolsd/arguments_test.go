@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -153,21 +152,6 @@ func TestPairsKeepEveryText(t *testing.T) {
 		var got map[string]string
 		if err := json.Unmarshal(raw, &got); err != nil || got["text"] != text {
 			t.Fatalf("%q became %s (%v)", text, raw, err)
-		}
-	})
-}
-
-// TestCutBytes: at most that many bytes, the mark among them, on a rune boundary.
-func TestCutBytes(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		s := rapid.String().Draw(t, "text")
-		most := rapid.IntRange(3, 40).Draw(t, "most")
-		got := cutBytes(s, most)
-		if len(got) > most || !utf8.ValidString(got) {
-			t.Fatalf("%q", got)
-		}
-		if got != s && !(strings.HasSuffix(got, "…") && strings.HasPrefix(s, strings.TrimSuffix(got, "…"))) {
-			t.Fatalf("%q is not a cut of %q", got, s)
 		}
 	})
 }

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
+	"github.com/toolsd/toolsd/index/tool"
 	"github.com/toolsd/toolsd/ipc"
 )
 
@@ -166,20 +166,7 @@ func showCompact(s *screen, tools []ipc.ToolEntry) {
 
 // compactLine is `server::tool: description` on one line.
 func compactLine(t ipc.ToolInfo) string {
-	return cleanLine(t.ToolID) + ": " + cutBytes(strings.Join(strings.Fields(cleanLine(t.Description)), " "), maxCompact)
-}
-
-// cutBytes shortens s to at most most bytes on a rune boundary.
-func cutBytes(s string, most int) string {
-	const mark = "…"
-	if len(s) <= most {
-		return s
-	}
-	end := most - len(mark)
-	for end > 0 && !utf8.RuneStart(s[end]) {
-		end--
-	}
-	return s[:end] + mark
+	return cleanLine(t.ToolID) + ": " + tool.Cut(strings.Join(strings.Fields(cleanLine(t.Description)), " "), maxCompact)
 }
 
 func showMarkdown(s *screen, list *ipc.ToolList) {

@@ -53,6 +53,19 @@ func CleanLine(s string) string {
 	}, s)
 }
 
+// Cut shortens s to at most most bytes, on a rune boundary and with a mark.
+func Cut(s string, most int) string {
+	const mark = "…"
+	if len(s) <= most {
+		return s
+	}
+	end := max(0, most-len(mark))
+	for end > 0 && !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return strings.TrimRight(s[:end], " ") + mark
+}
+
 // cleanJSON makes raw compact and takes hidden characters out of its strings and
 // keys; changed says whether there were any. Whatever needs no cleaning keeps its
 // bytes: key order, duplicate keys, number spelling and escapes.

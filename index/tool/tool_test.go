@@ -332,3 +332,32 @@ func TestNamesProperties(t *testing.T) {
 		}
 	})
 }
+
+func TestCut(t *testing.T) {
+	for _, c := range []struct {
+		in   string
+		max  int
+		want string
+	}{
+		{"short", 10, "short"}, {"exactly", 7, "exactly"}, {"a little longer", 12, "a little…"}, {"ääääää", 8, "ää…"}, {"漢字漢字", 7, "漢…"},
+	} {
+		if got := Cut(c.in, c.max); got != c.want || len(got) > c.max {
+			t.Errorf("Cut(%q, %d) = %q", c.in, c.max, got)
+		}
+	}
+}
+
+// TestCutOfAnyText: at most that many bytes, the mark among them, on a rune boundary.
+func TestCutOfAnyText(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := rapid.String().Draw(t, "text")
+		most := rapid.IntRange(3, 40).Draw(t, "most")
+		got := Cut(s, most)
+		if len(got) > most || !utf8.ValidString(got) {
+			t.Fatalf("%q", got)
+		}
+		if got != s && !(strings.HasSuffix(got, "…") && strings.HasPrefix(s, strings.TrimSuffix(got, "…"))) {
+			t.Fatalf("%q is not a cut of %q", got, s)
+		}
+	})
+}

@@ -83,14 +83,14 @@ func (s *shim) run(ctx context.Context, c ipc.SessionCall, understood []string, 
 	outcome, err := s.send(ctx, c)
 	// What is taken off a name may belong to it, so it is taken off second.
 	if plain := plainName(c.Tool); notFound(err) && c.ViaCall && plain != c.Tool {
-		understood = append(understood, fmt.Sprintf("Read %q as %s.", cut(c.Tool, 100), plain))
+		understood = append(understood, fmt.Sprintf("Read %q as %s.", tool.Cut(c.Tool, 100), plain))
 		c.Tool = plain
 		outcome, err = s.send(ctx, c)
 	}
 	if notFound(err) && c.ViaCall {
 		// Another spelling: server.tool, or a name that only a search knows.
 		if id := s.resolve(ctx, c.Tool); id != "" && id != c.Tool {
-			understood = append(understood, fmt.Sprintf("Read %q as %s.", cut(c.Tool, 100), id))
+			understood = append(understood, fmt.Sprintf("Read %q as %s.", tool.Cut(c.Tool, 100), id))
 			c.Tool = id
 			outcome, err = s.send(ctx, c)
 		}
@@ -201,7 +201,7 @@ func understand(raw json.RawMessage) (t target, problem string) {
 	hasArguments := false
 	if raw, ok := input["arguments"]; ok {
 		if arguments, wasText, err = looseObject(raw); err != nil {
-			return t, fmt.Sprintf("The arguments of tool_call must be a JSON object, not %s.", cut(string(raw), 200)) + callExample
+			return t, fmt.Sprintf("The arguments of tool_call must be a JSON object, not %s.", tool.Cut(string(raw), 200)) + callExample
 		}
 		hasArguments = true
 		if wasText {
@@ -231,15 +231,15 @@ func understand(raw json.RawMessage) (t target, problem string) {
 	case empty(id) && empty(name):
 		return t, "tool_call needs either the tool_id or the name of a tool." + callExample
 	case !empty(id) && !empty(name) && string(id) != string(name):
-		return t, fmt.Sprintf("tool_call takes either tool_id or name, not both: %s and %s were given.", cut(string(id), 100), cut(string(name), 100))
+		return t, fmt.Sprintf("tool_call takes either tool_id or name, not both: %s and %s were given.", tool.Cut(string(id), 100), tool.Cut(string(name), 100))
 	case empty(id):
 		id = name
 	}
 	if json.Unmarshal(id, &t.tool) != nil {
-		return t, fmt.Sprintf("tool_call takes the tool as a string, not %s.", cut(string(id), 100)) + callExample
+		return t, fmt.Sprintf("tool_call takes the tool as a string, not %s.", tool.Cut(string(id), 100)) + callExample
 	}
 	if plain := plainName(t.tool); plain != t.tool && isFixed(plain) {
-		say("Read %q as %s.", cut(t.tool, 100), plain)
+		say("Read %q as %s.", tool.Cut(t.tool, 100), plain)
 		t.tool = plain
 	}
 	if len(input) > 0 {

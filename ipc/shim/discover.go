@@ -70,12 +70,12 @@ func (s *shim) search(ctx context.Context, input map[string]json.RawMessage, wan
 	out := found{Query: result.Query, Count: len(result.Matches), Matches: []match{}}
 	seen := map[tool.ID]tool.Hash{}
 	for _, m := range result.Matches {
-		one := match{ToolID: m.ToolID, Name: m.Name, Category: m.Category, Description: cut(line(m.Description), briefDescription)}
+		one := match{ToolID: m.ToolID, Name: m.Name, Category: m.Category, Description: tool.Cut(line(m.Description), briefDescription)}
 		if m.State != ipc.ToolReady {
 			one.State = m.State
 		}
 		if l := m.Listed; l != nil && !(f.relists && f.lists(*l)) {
-			one.Description = cut(m.Description, fullDescription)
+			one.Description = tool.Cut(m.Description, fullDescription)
 			one.InputSchema = inputSchema(l.Definition)
 			seen[l.ID] = l.Hash
 		}
@@ -101,7 +101,7 @@ func searchRequest(input map[string]json.RawMessage) (r ipc.SearchRequest, probl
 	texts := map[string]*string{"query": &r.Query, "tool_id": &r.ToolID, "server": &r.Server, "category": &r.Category}
 	for name, into := range texts {
 		if raw, ok := input[name]; ok && string(raw) != "null" && json.Unmarshal(raw, into) != nil {
-			return r, fmt.Sprintf("tool_search takes %s as a string, not %s. Example: {\"query\":\"export gerber files\"}", name, cut(string(raw), 100))
+			return r, fmt.Sprintf("tool_search takes %s as a string, not %s. Example: {\"query\":\"export gerber files\"}", name, tool.Cut(string(raw), 100))
 		}
 	}
 	r.Query = strings.TrimSpace(r.Query)
@@ -120,7 +120,7 @@ func searchRequest(input map[string]json.RawMessage) (r ipc.SearchRequest, probl
 	}
 	n, err := strconv.ParseFloat(strings.Trim(string(raw), `"`), 64)
 	if err != nil || n < 1 || n != math.Trunc(n) {
-		return r, fmt.Sprintf("max_results must be a whole number above 0, not %s.", cut(string(raw), 100))
+		return r, fmt.Sprintf("max_results must be a whole number above 0, not %s.", tool.Cut(string(raw), 100))
 	}
 	r.Max = int(min(n, math.MaxInt32)) // more than there are tools is all of them
 	return r, ""
@@ -194,7 +194,7 @@ func (s *shim) categories(ctx context.Context) json.RawMessage {
 	}
 	for i := range list.Categories {
 		c := &list.Categories[i]
-		c.Description = cut(line(c.Description), lineDescription)
+		c.Description = tool.Cut(line(c.Description), lineDescription)
 	}
 	return textResult(string(encode(struct {
 		*ipc.CategoryList
@@ -223,7 +223,7 @@ func (s *shim) categoryTools(ctx context.Context, input map[string]json.RawMessa
 	var b strings.Builder
 	for _, c := range list.Categories {
 		for _, t := range c.Members {
-			fmt.Fprintf(&b, "%s: %s\n", t.ToolID, cut(line(t.Description), lineDescription))
+			fmt.Fprintf(&b, "%s: %s\n", t.ToolID, tool.Cut(line(t.Description), lineDescription))
 		}
 	}
 	if b.Len() == 0 {

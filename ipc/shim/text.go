@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/toolsd/toolsd/index/tool"
 	"github.com/toolsd/toolsd/ipc"
@@ -110,18 +109,6 @@ func deferred(f facts, names ...string) string {
 		f.profile.toolPrefix, strings.Join(names, ","+f.profile.toolPrefix))
 }
 
-// cut shortens a text to at most max bytes on a rune boundary, with a mark.
-func cut(s string, max int) string {
-	if len(s) <= max {
-		return s
-	}
-	end := max - len("…")
-	for end > 0 && !utf8.RuneStart(s[end]) {
-		end--
-	}
-	return strings.TrimRight(s[:end], " ") + "…"
-}
-
 // line makes a text one line.
 func line(s string) string { return strings.Join(strings.Fields(tool.CleanLine(s)), " ") }
 
@@ -158,13 +145,13 @@ func instructions(servers []ipc.ServerBrief, mode ipc.Mode) string {
 		var b strings.Builder
 		b.WriteString(head)
 		for i, s := range servers {
-			l := fmt.Sprintf("\n- %s (%d tools)", cut(line(s.Name), 100), s.Tools)
+			l := fmt.Sprintf("\n- %s (%d tools)", tool.Cut(line(s.Name), 100), s.Tools)
 			if s.Tools == 1 {
 				l = strings.Replace(l, "tools)", "tool)", 1)
 			}
 			// Instructions are often Markdown that opens with a heading.
 			if a := strings.TrimLeft(line(s.About), "#*- "); a != "" {
-				l += ": " + cut(a, about)
+				l += ": " + tool.Cut(a, about)
 			}
 			more := fmt.Sprintf("\nand %d more", len(servers)-i)
 			if i == len(servers)-1 {

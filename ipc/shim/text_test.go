@@ -56,20 +56,6 @@ func TestSentence(t *testing.T) {
 	}
 }
 
-func TestCut(t *testing.T) {
-	for _, c := range []struct {
-		in   string
-		max  int
-		want string
-	}{
-		{"short", 10, "short"}, {"exactly", 7, "exactly"}, {"a little longer", 12, "a little…"}, {"ääääää", 8, "ää…"}, {"漢字漢字", 7, "漢…"},
-	} {
-		if got := cut(c.in, c.max); got != c.want || len(got) > c.max {
-			t.Errorf("cut(%q, %d) = %q", c.in, c.max, got)
-		}
-	}
-}
-
 func TestProfiles(t *testing.T) {
 	for client, want := range map[string]habit{
 		"claude-code": relists, "Claude-Code": relists, "gemini-cli-mcp-client-toolsd-v1": relists, "codex-mcp-client": ignores,
