@@ -32,6 +32,9 @@ anything is sent.`,
 			if cmd.Flags().Changed("timeout") && c.timeout <= 0 {
 				return usage(cmd, "--timeout %v: it must be above 0", c.timeout)
 			}
+			if args[0] == "" {
+				return usage(cmd, "the id of the tool is empty")
+			}
 			c.id, c.typed = args[0], args[1:]
 			if cmd.Flags().Changed("args") {
 				c.args = &argsFlag

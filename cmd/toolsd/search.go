@@ -49,6 +49,11 @@ and several of them are all returned.`,
 			if cmd.Flags().Changed("max") && r.Max < 1 {
 				return usage(cmd, "-n %d: at least one match must be asked for", r.Max)
 			}
+			for name, value := range map[string]string{"server": r.Server, "category": r.Category} {
+				if cmd.Flags().Changed(name) && value == "" {
+					return usage(cmd, "--%s: its name is empty", name) // it would search everywhere
+				}
+			}
 			return a.search(cmd.Context(), r, noWait)
 		},
 	}

@@ -27,6 +27,9 @@ func newToolsCommand(a *app) *cobra.Command {
 			if compact && markdown {
 				return usage(cmd, "--compact and --markdown are two forms of the list, and only one can be printed").WithHint("leave one of them out")
 			}
+			if len(args) == 1 && args[0] == "" {
+				return usage(cmd, "the name of the server is empty") // it would ask for all
+			}
 			client, dir, err := a.reach(cmd.Context())
 			if err != nil {
 				return err
