@@ -64,11 +64,12 @@
 //
 // # Who owns what
 //
-// Daemon.Run owns every goroutine and returns when all have ended. The world and
-// the index snapshot are immutable values behind atomic pointers. mu guards the
-// table of sessions alone; no callback and no I/O happens under it. Each session
-// has a turn mutex that orders the lists it is sent; only that session waits for
-// it.
+// Daemon.Run owns every goroutine but those of sessions, which end with their
+// connections, and questions to a disk that does not answer. The world and the
+// index snapshot are immutable values behind atomic pointers. mu guards the tables
+// of sessions and of the processes beside the shared ones; no callback and no I/O
+// happens under it. Each session has a turn mutex that orders the lists it is sent;
+// only that session waits for it.
 //
 // # Invariants
 //
