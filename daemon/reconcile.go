@@ -34,12 +34,14 @@ func (d *Daemon) reconcileSoon() {
 	}
 }
 
-// reconcileNow returns after a round that began after the call, or with ctx.
+// reconcileNow returns after a round that began after the call, or with ctx. There
+// is such a round in any case.
 func (d *Daemon) reconcileNow(ctx context.Context) {
 	done := make(chan struct{})
 	select {
 	case d.demand <- done:
 	case <-ctx.Done():
+		d.reconcileSoon()
 		return
 	case <-d.ended:
 		return

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"os"
@@ -580,6 +581,27 @@ func TestALogThatWasJustBegunAnew(t *testing.T) {
 	for n, want := range map[int]string{1: "four", 3: "two three four", 9: "one two three four"} {
 		if got := ask(n); got != want {
 			t.Errorf("the last %d lines are %q, want %q", n, got, want)
+		}
+	}
+}
+
+// TestADecisionHoldsThoughItsCallerLeft takes approvals back for somebody who is
+// gone before the answer.
+func TestADecisionHoldsThoughItsCallerLeft(t *testing.T) {
+	m := newMachine(t)
+	m.config(object{"lab": fault("ok")})
+	r := m.start()
+	r.untilState("lab", ipc.StateReady)
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	for range 8 { // each is a matter of luck
+		if _, err := r.Daemon.Trust(gone, ipc.TrustRequest{Action: ipc.TrustRevoke, Name: "lab"}); err != nil {
+			t.Fatal(err)
+		}
+		r.untilState("lab", ipc.StatePending)
+		r.approve("lab", m.project)
+		if s := r.server("lab"); s.State == ipc.StatePending {
+			t.Fatal("an approval did not hold")
 		}
 	}
 }
