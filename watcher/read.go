@@ -257,6 +257,14 @@ func (l *look) decode(loc clientconfig.Location, kind kind, data []byte) {
 	}
 }
 
+// ReadFile reads a config file of the user's, for programs that look at one
+// themselves: a regular file of the size that the watcher takes, and nothing that
+// would have to be waited for.
+func ReadFile(path string) ([]byte, error) {
+	_, data, err := readFile(system{}, path, maxFile)
+	return data, err
+}
+
 // readFile reads a regular file whole. It never waits for a pipe or a device:
 // those are not opened, and should one take the file's place between the two
 // steps, opening does not wait for its other end.

@@ -225,7 +225,9 @@ func (p *patient) readConfig() {
 	p.snapshot = w.Latest()
 	cancel()
 	running.Wait()
-	p.clients = readClientFiles(env, p.snapshot.Settings.Clients)
+	again, stop := context.WithTimeout(p.ctx, configRead)
+	defer stop()
+	p.clients = readClientFiles(again, env, p.snapshot.Settings.Clients, watcher.ReadFile)
 }
 
 // visible are the servers that a caller in this directory sees.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -20,13 +21,9 @@ import (
 // watchFault begins the one problem of config files that is about none of them.
 const watchFault = "watching config files for changes"
 
-const (
-	// hugeFile is where a file begins to cost: it is read whole at each of its
-	// changes, and a client that keeps its history in it changes it all the time.
-	hugeFile = 8 << 20
-	// largestFile is what the watcher reads.
-	largestFile = 64 << 20
-)
+// hugeFile is where a file begins to cost: it is read whole at each of its changes,
+// and a client that keeps its history in it changes it all the time.
+const hugeFile = 8 << 20
 
 // clientFile is a file of the user's that exists, as its client would read it.
 type clientFile struct {
@@ -36,40 +33,59 @@ type clientFile struct {
 	err     error // it cannot be used as a whole
 }
 
-// readClientFiles reads the files of all clients that are not switched off.
-func readClientFiles(env clientconfig.Env, on map[string]bool) []clientFile {
+// readClientFiles reads the files of all clients that are not switched off, side by
+// side: one that hangs, on a file system that does not answer, is told by its err
+// when ctx ends.
+func readClientFiles(ctx context.Context, env clientconfig.Env, on map[string]bool, read func(path string) ([]byte, error)) []clientFile {
 	var out []clientFile
+	var locs []clientconfig.Location
+	var answers []chan []clientFile
 	for _, loc := range clientconfig.UserFiles(env) {
 		if wanted, set := on[loc.Client]; set && !wanted {
 			continue
 		}
-		paths := []string{loc.Path}
-		if loc.Glob {
-			entries, _ := os.ReadDir(filepath.Dir(loc.Path)) // without it there are none
-			paths = loc.Matches(entries)
-		}
-		for _, path := range paths {
-			stat, err := os.Stat(path)
-			if err != nil {
-				continue
-			}
-			f := clientFile{loc: loc.At(path), size: stat.Size()}
-			switch {
-			case !stat.Mode().IsRegular():
-				f.err = errors.New("it is no regular file")
-			case stat.Size() > largestFile:
-				f.err = fmt.Errorf("it is larger than %s, and is not read", size(largestFile))
+		answer := make(chan []clientFile, 1)
+		locs, answers = append(locs, loc), append(answers, answer)
+		go func() { answer <- readClientFile(loc, read) }() // one that hangs ends with the process
+	}
+	for i, answer := range answers {
+		select {
+		case files := <-answer:
+			out = append(out, files...)
+		case <-ctx.Done():
+			select {
+			case files := <-answer:
+				out = append(out, files...)
 			default:
-				var data []byte
-				if data, err = os.ReadFile(path); err == nil {
-					f.content, err = clientconfig.Read(f.loc, data)
-				}
-				if !errors.Is(err, clientconfig.ErrEmpty) {
-					f.err = err
-				}
+				out = append(out, clientFile{loc: locs[i], err: errors.New("reading it takes too long")})
 			}
-			out = append(out, f)
 		}
+	}
+	return out
+}
+
+// readClientFile reads what is at one place, none or, of a pattern, several files.
+func readClientFile(loc clientconfig.Location, read func(path string) ([]byte, error)) []clientFile {
+	paths := []string{loc.Path}
+	if loc.Glob {
+		entries, _ := os.ReadDir(filepath.Dir(loc.Path)) // without it there are none
+		paths = loc.Matches(entries)
+	}
+	var out []clientFile
+	for _, path := range paths {
+		stat, err := os.Stat(path)
+		if err != nil {
+			continue
+		}
+		f := clientFile{loc: loc.At(path), size: stat.Size()}
+		data, err := read(path)
+		if err == nil {
+			f.content, err = clientconfig.Read(f.loc, data)
+		}
+		if !errors.Is(err, clientconfig.ErrEmpty) {
+			f.err = err
+		}
+		out = append(out, f)
 	}
 	return out
 }
@@ -147,7 +163,7 @@ func checkClientFiles(p *patient) []finding {
 			name = c.Name
 		}
 		switch {
-		case f.size > hugeFile:
+		case f.size > hugeFile && f.err == nil:
 			out = append(out, warning(f.loc.Path, "%s keeps %s in it, which is read at each of its changes", name, size(f.size)).do("most of it is history: see whether %s can clean it up", name))
 		case f.err == nil && servers > 0:
 			out = append(out, good(f.loc.Path, "%s: %s", name, count(servers, "server", "servers")))

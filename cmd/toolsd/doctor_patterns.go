@@ -3,13 +3,13 @@ package main
 import (
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/toolsd/toolsd/index"
 	"github.com/toolsd/toolsd/index/tool"
 	"github.com/toolsd/toolsd/ipc"
+	"github.com/toolsd/toolsd/watcher"
 	"github.com/toolsd/toolsd/watcher/settings"
 )
 
@@ -151,7 +151,7 @@ func (p *patient) settingAt(key, text string) string {
 			path = p.dirs.ManagedConfig
 		}
 	}
-	data, _ := os.ReadFile(path) // gone in the meantime: the file alone is named
+	data, _ := watcher.ReadFile(path) // gone in the meantime: the file alone is named
 	if line, col := settings.Place(data, key, text); line > 0 {
 		return fmt.Sprintf("%s:%d:%d", path, line, col)
 	}

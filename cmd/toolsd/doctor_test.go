@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"os"
@@ -13,9 +15,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/toolsd/toolsd/index/tool"
+	"github.com/toolsd/toolsd/watcher/clientconfig"
 )
 
 // doctor runs the verb and returns what it found, having checked the form of it.
@@ -179,4 +183,39 @@ func TestSchemaFaults(t *testing.T) {
 			t.Errorf("%.90s: %+v, want %s %q", c.definition, found, c.status, c.want)
 		}
 	}
+}
+
+// TestClientFileThatHangs: one file on a file system that does not answer keeps
+// nothing of the others from being told.
+func TestClientFileThatHangs(t *testing.T) {
+	home := t.TempDir()
+	env := clientconfig.Env{GOOS: "linux", Home: home}
+	for _, name := range []string{".cursor/mcp.json", ".lmstudio/mcp.json"} {
+		path := filepath.Join(home, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(`{"mcpServers": {"a": {"command": "x"}}}`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), configRead)
+		defer cancel()
+		release := make(chan struct{})
+		defer close(release)
+		files := readClientFiles(ctx, env, nil, func(path string) ([]byte, error) {
+			if strings.Contains(path, ".cursor") {
+				<-release
+			}
+			return os.ReadFile(path)
+		})
+		told := map[string]string{}
+		for _, f := range files {
+			told[f.loc.Client] = fmt.Sprint(len(f.content.Servers), " ", f.err)
+		}
+		if len(told) != 2 || told["cursor"] != "0 reading it takes too long" || told["lm-studio"] != "1 <nil>" {
+			t.Errorf("%v", told)
+		}
+	})
 }
