@@ -14,6 +14,7 @@ import (
 
 	"github.com/toolsd/toolsd/ipc"
 	"github.com/toolsd/toolsd/platform"
+	"github.com/toolsd/toolsd/watcher"
 	"github.com/toolsd/toolsd/watcher/settings"
 )
 
@@ -124,12 +125,15 @@ func group(key string) string {
 }
 
 func readSettings(path string) (settings.File, error) {
-	data, err := os.ReadFile(path)
+	data, err := watcher.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) && path == "" {
 		err = nil
 	}
 	if err != nil {
-		return settings.File{}, fmt.Errorf("reading settings: %w", err)
+		if e, is := errors.AsType[*fs.PathError](err); is {
+			err = e.Err
+		}
+		return settings.File{}, fmt.Errorf("reading settings from %s: %w", path, err)
 	}
 	return settings.File{Path: path, Data: data}, nil
 }
