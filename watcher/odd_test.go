@@ -64,26 +64,35 @@ func TestOverflow(t *testing.T) {
 	}
 }
 
+// limited runs the test again in a user namespace, after a command that sets limits
+// of its own there. It reports whether this is that run.
+func limited(t *testing.T, command string) bool {
+	t.Helper()
+	const inside = "TOOLSD_TEST_LIMITED"
+	if os.Getenv(inside) != "" {
+		return true
+	}
+	t.Parallel()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command("unshare", "-Ur", "sh", "-c", command+` && echo limited && exec "$0" -test.run='^`+t.Name()+`$' -test.v`, self)
+	c.Env = append(os.Environ(), inside+"=1")
+	out, err := c.CombinedOutput()
+	if !strings.Contains(string(out), "limited") {
+		t.Skipf("no user namespaces here: %v\n%s", err, out)
+	}
+	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return false
+}
+
 // TestFewWatches: at the system's limit of watches edits are still found, and the
-// user is told. It runs itself in a user namespace with a limit of its own.
+// user is told.
 func TestFewWatches(t *testing.T) {
-	const inside = "TOOLSD_TEST_FEW_WATCHES"
-	if os.Getenv(inside) == "" {
-		t.Parallel()
-		self, err := os.Executable()
-		if err != nil {
-			t.Fatal(err)
-		}
-		c := exec.Command("unshare", "-Ur", "sh", "-c",
-			`echo 2 > /proc/sys/user/max_inotify_watches && echo limited && exec "$0" -test.run='^TestFewWatches$' -test.v`, self)
-		c.Env = append(os.Environ(), inside+"=1")
-		out, err := c.CombinedOutput()
-		if !strings.Contains(string(out), "limited") {
-			t.Skipf("no user namespaces here: %v\n%s", err, out)
-		}
-		if err != nil || !strings.Contains(string(out), "--- PASS: TestFewWatches") {
-			t.Fatalf("%v\n%s", err, out)
-		}
+	if !limited(t, "echo 2 > /proc/sys/user/max_inotify_watches") {
 		return
 	}
 	w := newWorld(t)
@@ -100,4 +109,29 @@ func TestFewWatches(t *testing.T) {
 	w.awaitServers("new-.cursor=run-new-.cursor new-.lmstudio=run-new-.lmstudio new-windsurf=run-new-windsurf")
 	w.write(".codeium/windsurf/mcp_config.json", mcp("w")) // found by the poll alone
 	w.awaitServers("new-.cursor=run-new-.cursor new-.lmstudio=run-new-.lmstudio w=run-w")
+}
+
+// TestNoWatcher: where the system gives no watcher edits are found by looking, until
+// there is one.
+func TestNoWatcher(t *testing.T) {
+	const limit = "/proc/sys/user/max_inotify_instances"
+	if !limited(t, "echo 0 > "+limit) {
+		return
+	}
+	w := newWorld(t)
+	w.write(".cursor/mcp.json", mcp("a"))
+	w.start()
+	told := func(s *Snapshot) bool {
+		return strings.Contains(strings.Join(w.messages(s), "\n"), "watching config files for changes: ")
+	}
+	w.await("a problem", told)
+	w.write(".cursor/mcp.json", mcp("b"))
+	w.awaitServers("b=run-b")
+	if err := os.WriteFile(limit, []byte("10"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.await("the end of the problem", func(s *Snapshot) bool { return !told(s) })
+	w.settle()
+	w.write(".cursor/mcp.json", mcp("c"))
+	w.awaitServers("c=run-c") // by an event: the next poll is half a minute away
 }

@@ -251,24 +251,26 @@ func (w *Watcher) Run(ctx context.Context) error {
 	l := newLoop(w, ctx.Done())
 	defer l.finish()
 	defer cancel()
-	var events chan fsnotify.Event
+	var events, listen chan fsnotify.Event // listen is nil while resting
 	var errs chan error
 	var added chan struct{}
-	if !w.o.blind {
+	hear := func() {
 		n, err := newNotifier()
 		if err != nil {
 			l.deaf = limitProblem(err)
-		} else {
-			events, errs, added = n.fs.Events, n.fs.Errors, n.added
-			l.notifier = n
-			l.jobs.Go(func() { n.run(ctx) })
+			return
 		}
+		events, listen, errs, added = n.fs.Events, n.fs.Events, n.fs.Errors, n.added
+		l.notifier, l.deaf, l.linked = n, nil, true
+		l.jobs.Go(func() { n.run(ctx) })
+	}
+	if !w.o.blind {
+		hear()
 	}
 	l.scan(retrace)
 	timer, rest := time.NewTimer(0), time.NewTimer(0)
 	defer timer.Stop()
 	defer rest.Stop()
-	listen := events // nil while resting
 	for {
 		timer.Reset(time.Until(l.next()))
 		select {
@@ -294,6 +296,9 @@ func (w *Watcher) Run(ctx context.Context) error {
 			l.take(results)
 			l.scan(unknown)
 		case <-timer.C:
+			if l.deaf != nil { // there may be room by now
+				hear()
+			}
 			l.tick()
 		}
 	}
