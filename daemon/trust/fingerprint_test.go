@@ -1,6 +1,7 @@
 package trust
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -436,5 +437,29 @@ func BenchmarkFingerprint(b *testing.B) {
 	def := clientconfig.Server{Command: "node", Args: []string{"${workspaceFolder}/dist/index.js", "--stdio"}, Env: map[string]string{"TOKEN": "x"}}
 	for b.Loop() {
 		FingerprintOf(def, def, root)
+	}
+}
+
+// TestADefinitionOfManyWords is about text that a stranger wrote to keep the daemon
+// busy: a launcher looks at all words behind it.
+func TestADefinitionOfManyWords(t *testing.T) {
+	root := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(root, "last.js"), []byte("x"), 0o600))
+	inline := func(text string) ([]File, string) {
+		_, d := FingerprintOf(clientconfig.Server{Command: "sh", Args: []string{"-c", text}}, clientconfig.Server{}, root)
+		return d.Files, d.Unfit
+	}
+	if files, unfit := inline(strings.Repeat("node npm ", 20_000) + "last"); unfit != "" || len(files) != 1 || files[0].Path != "last.js" {
+		t.Errorf("%v %q", files, unfit)
+	}
+	var text strings.Builder
+	for name := range launchers {
+		text.WriteString(name + " ")
+	}
+	for i := range 20_000 {
+		fmt.Fprintf(&text, "word%d ", i)
+	}
+	if _, unfit := inline(text.String()); !strings.Contains(unfit, "so many paths") {
+		t.Errorf("%q", unfit)
 	}
 }

@@ -83,38 +83,58 @@ func (p *project) launched(s clientconfig.Server) {
 }
 
 func (p *project) launchedWords(words []string, follow bool) {
+	before := map[string]bool{}
 	for i, w := range words {
-		l, ok := launchers[programName(w)]
+		name := programName(w)
+		l, ok := launchers[name]
 		if !ok {
 			continue
 		}
+		rest := words[i+1:]
+		p.firstWord(l, rest)
+		if before[name] {
+			continue // what follows here followed there
+		}
+		before[name] = true
 		for _, f := range l.reads {
 			p.at(f, code)
 		}
-		first := true
-		for j, arg := range words[i+1:] {
-			if l.modules && (arg == "-m" || arg == "--module") && i+j+2 < len(words) {
-				p.module(words[i+j+2])
+		said := map[string]bool{}
+		for j, arg := range rest {
+			if p.err != nil {
+				return
 			}
-			if strings.HasPrefix(arg, "-") {
+			if l.modules && (arg == "-m" || arg == "--module") && j+1 < len(rest) {
+				p.module(rest[j+1])
+			}
+			if strings.HasPrefix(arg, "-") || said[arg] {
 				continue
 			}
+			said[arg] = true
 			if l.scripts && follow {
 				p.packageScript(arg)
-			}
-			if l.fetches && first {
-				p.localPackage(arg)
 			}
 			if l.script {
 				for _, ext := range l.exts {
 					p.at(arg+ext, code)
 				}
-				if first || !p.known(arg) {
+				if !p.known(arg) {
 					p.entry(arg, l.exts)
 				}
 			}
-			first = false
 		}
+	}
+}
+
+// firstWord adds what a program makes of the first plain word behind it.
+func (p *project) firstWord(l launcher, words []string) {
+	i := slices.IndexFunc(words, func(w string) bool { return !strings.HasPrefix(w, "-") })
+	switch {
+	case i < 0:
+	case l.fetches:
+		p.localPackage(words[i])
+	case l.script:
+		p.entry(words[i], l.exts)
 	}
 }
 
@@ -168,15 +188,16 @@ func (p *project) module(name string) {
 
 // packageScript adds package.json and the files that the named script of it runs.
 func (p *project) packageScript(name string) {
-	var manifest struct {
-		Scripts map[string]string
-	}
-	p.at("package.json", code)
-	if !p.manifest("package.json", &manifest) {
-		return
+	if p.scripts == nil {
+		var manifest struct {
+			Scripts map[string]string
+		}
+		p.at("package.json", code)
+		p.manifest("package.json", &manifest)
+		p.scripts = cloneMap(manifest.Scripts)
 	}
 	for _, prefix := range []string{"pre", "", "post"} {
-		if text := manifest.Scripts[prefix+name]; text != "" {
+		if text := p.scripts[prefix+name]; text != "" {
 			p.named(text, code)
 			p.launchedWords(strings.Fields(text), false)
 		}
@@ -197,6 +218,9 @@ func (p *project) localPackage(spec string) {
 
 func (p *project) manifest(word string, into any) bool {
 	for _, rel := range p.places(word) {
+		if !p.spend(lookWork) {
+			return false
+		}
 		if found, _, info := p.walk(rel); info != nil && info.Mode().IsRegular() && info.Size() < 1<<20 {
 			if raw, err := p.root.ReadFile(found); err == nil {
 				return json.Unmarshal(bytes.TrimPrefix(raw, []byte("\uFEFF")), into) == nil
