@@ -83,7 +83,7 @@ func (p *project) launched(s clientconfig.Server) {
 }
 
 func (p *project) launchedWords(words []string, follow bool) {
-	before := map[string]bool{}
+	before, first := map[string]bool{}, map[[2]string]bool{}
 	for i, w := range words {
 		name := programName(w)
 		l, ok := launchers[name]
@@ -91,7 +91,15 @@ func (p *project) launchedWords(words []string, follow bool) {
 			continue
 		}
 		rest := words[i+1:]
-		p.firstWord(l, rest)
+		if arg := firstPlain(rest); arg != "" && !first[[2]string{name, arg}] {
+			first[[2]string{name, arg}] = true
+			switch {
+			case l.fetches:
+				p.localPackage(arg)
+			case l.script:
+				p.entry(arg, l.exts)
+			}
+		}
 		if before[name] {
 			continue // what follows here followed there
 		}
@@ -126,16 +134,14 @@ func (p *project) launchedWords(words []string, follow bool) {
 	}
 }
 
-// firstWord adds what a program makes of the first plain word behind it.
-func (p *project) firstWord(l launcher, words []string) {
-	i := slices.IndexFunc(words, func(w string) bool { return !strings.HasPrefix(w, "-") })
-	switch {
-	case i < 0:
-	case l.fetches:
-		p.localPackage(words[i])
-	case l.script:
-		p.entry(words[i], l.exts)
+// firstPlain is the first word that is no flag, or nothing.
+func firstPlain(words []string) string {
+	for _, w := range words {
+		if !strings.HasPrefix(w, "-") {
+			return w
+		}
 	}
+	return ""
 }
 
 // known reports whether a word is one of the plain files found already.
