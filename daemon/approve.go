@@ -65,12 +65,12 @@ func (d *Daemon) approve(ctx context.Context, cwd string, shown map[string]strin
 		if s == nil {
 			return nil, v.noSuchServer(name)
 		}
-		now, details := trust.FingerprintOf(s.Written, s.Server.Server, s.Source.Root)
-		if trust.Fingerprint(fingerprint) != now {
-			return nil, ipc.Errorf(ipc.CodeNeedsTrust, "server %s changed after it was shown; nothing was approved", s.Name).WithHint("look at it again with `toolsd trust %s`", s.Name)
-		}
+		now, details := d.fingerprints.get(s.Server)
 		if details.Unfit != "" {
 			return nil, ipc.Errorf(ipc.CodeNeedsTrust, "server %s cannot be approved: %s", s.Name, details.Unfit)
+		}
+		if trust.Fingerprint(fingerprint) != now {
+			return nil, ipc.Errorf(ipc.CodeNeedsTrust, "server %s changed after it was shown; nothing was approved", s.Name).WithHint("look at it again with `toolsd trust %s`", s.Name)
 		}
 		list = append(list, trust.Approval{Subject: trust.Subject(s.Key), Fingerprint: now, Details: details})
 	}
@@ -154,8 +154,9 @@ func (d *Daemon) trustList(v view, name string) (*ipc.TrustList, error) {
 
 func (d *Daemon) trustInfo(v view, s *server) ipc.TrustInfo {
 	subject := trust.Subject(s.Key)
+	fingerprint, details := d.fingerprints.get(s.Server)
 	info := ipc.TrustInfo{
-		Name: s.Name, Scope: string(s.Source.Scope), Source: s.Source.File, Fingerprint: string(s.fingerprint), State: "auto",
+		Name: s.Name, Scope: string(s.Source.Scope), Source: s.Source.File, Fingerprint: string(fingerprint), State: "auto",
 	}
 	switch {
 	case s.Rejected:
@@ -164,7 +165,7 @@ func (d *Daemon) trustInfo(v view, s *server) ipc.TrustInfo {
 		info.State = "revoked"
 	case s.gate == pending:
 		info.State = "pending"
-	case d.trust.Approved(subject, s.fingerprint):
+	case s.Source.Scope != clientconfig.User, d.trust.Approved(subject, fingerprint):
 		info.State = "approved"
 	}
 	shown := trust.Describe(s.Written, s.Server.Server, s.Source.Root, func(name string) (string, error) { return d.lookPath(name, s.Dir) })
@@ -175,7 +176,7 @@ func (d *Daemon) trustInfo(v view, s *server) ipc.TrustInfo {
 		info.Unusual = append(info.Unusual, shown.Missing)
 	}
 	if last, ok := d.trust.Last(subject); ok && info.State == "pending" {
-		info.Changes = last.Changes(s.details)
+		info.Changes = last.Changes(details)
 	}
 	info.Held = d.heldTools(v, s)
 	if v.gateOf(s) == open {

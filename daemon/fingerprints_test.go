@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -9,6 +10,7 @@ import (
 	"github.com/toolsd/toolsd/daemon/trust"
 	"github.com/toolsd/toolsd/watcher"
 	"github.com/toolsd/toolsd/watcher/clientconfig"
+	"github.com/toolsd/toolsd/watcher/settings"
 )
 
 // TestADiskThatDoesNotAnswer has the files of one project on it.
@@ -56,4 +58,34 @@ func TestADiskThatDoesNotAnswer(t *testing.T) {
 			t.Errorf("%q %+v", fingerprint, details)
 		}
 	})
+}
+
+// TestFilesOfAProjectAreReadAfterAnApproval: before that it waits whatever they are,
+// and a stranger's files cost nothing.
+func TestFilesOfAProjectAreReadAfterAnApproval(t *testing.T) {
+	d := New(Options{})
+	d.trust = trust.Open(filepath.Join(t.TempDir(), "trust.json"), d.log)
+	read := 0
+	d.fingerprints.of = func(clientconfig.Server, clientconfig.Server, string) (trust.Fingerprint, trust.Details) {
+		read++
+		return "as it is", trust.Details{}
+	}
+	judge := func() gate {
+		server := watcher.Server{Key: "k", Server: clientconfig.Server{Source: clientconfig.Source{Scope: clientconfig.Project}}}
+		return d.judge(server, settings.Default()).gate
+	}
+	if judge() != pending || read != 0 {
+		t.Errorf("a server that was never approved is judged with %d looks", read)
+	}
+	approve := func(fingerprint trust.Fingerprint) {
+		if err := d.trust.Approve([]trust.Approval{{Subject: "k", Fingerprint: fingerprint}}, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if approve("as it was"); judge() != pending || read == 0 {
+		t.Error("a server that changed since its approval does not wait")
+	}
+	if approve("as it is"); judge() != open {
+		t.Error("an approved server waits")
+	}
 }

@@ -193,8 +193,10 @@ func (d *Daemon) judge(w watcher.Server, s settings.Settings) *server {
 		out.share = defaultShare(w.Server)
 	}
 	subject := trust.Subject(w.Key)
-	out.fingerprint, out.details = d.fingerprints.get(w)
 	asks := w.Source.Scope != clientconfig.User || s.Trust.UserScope == "ask"
+	if asks && d.trust.HasApproval(subject) { // else the files of a project are nobody's to read yet
+		out.fingerprint, _ = d.fingerprints.get(w)
+	}
 	switch {
 	case w.Rejected, d.trust.Barred(subject), asks && !d.trust.Approved(subject, out.fingerprint):
 		out.gate = pending
@@ -213,7 +215,9 @@ func (d *Daemon) judge(w watcher.Server, s settings.Settings) *server {
 // not the approved one any more, or is again.
 func (d *Daemon) approvalsMoved() bool {
 	for _, s := range d.world.Load().servers {
-		if s.Source.Scope == clientconfig.User { // the user's own files may run what they name
+		// The user's own files may run what they name, and what was never approved
+		// waits whatever it is.
+		if s.Source.Scope == clientconfig.User || !d.trust.HasApproval(trust.Subject(s.Key)) {
 			continue
 		}
 		if now, _ := d.fingerprints.get(s.Server); now != s.fingerprint {

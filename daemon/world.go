@@ -28,8 +28,7 @@ type world struct {
 // server is a configured server and whether it may run.
 type server struct {
 	watcher.Server
-	fingerprint trust.Fingerprint
-	details     trust.Details
+	fingerprint trust.Fingerprint // where an approval decides whether it may run
 	gate        gate
 	since       time.Time             // of the gate
 	held        func(*tool.Tool) bool // nil: none is

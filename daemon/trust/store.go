@@ -145,6 +145,13 @@ func (d *Decisions) Approved(subject Subject, fp Fingerprint) bool {
 	return ok && fp != "" && a.Fingerprint == fp
 }
 
+// HasApproval reports whether the user approved this server, be it as it was
+// earlier.
+func (d *Decisions) HasApproval(subject Subject) bool {
+	_, ok := d.now.Load().Approved[subject]
+	return ok
+}
+
 // Barred reports whether a server must not run even where no approval is asked
 // for: the user said so, or what the user said is lost. An approval that was
 // given after that ends it, for the approved fingerprint.
