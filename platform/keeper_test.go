@@ -80,6 +80,30 @@ func TestServerTalksAndEndsWithItsStdin(t *testing.T) {
 	}
 }
 
+// Paths, arguments and variables are bytes to the system, of no certain encoding.
+func TestServersGetBytesAsTheyAre(t *testing.T) {
+	k := newTestKeeper(t)
+	dir := filepath.Join(t.TempDir(), "caf\xe9")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Skip(err) // a file system that takes UTF-8 only
+	}
+	tool := filepath.Join(dir, "s\xe9rveur")
+	if err := os.WriteFile(tool, []byte("#!/bin/sh\nprintf '%s ' \"$PWD\" \"$1\" \"$V\"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	p, err := k.Start(Command{Path: tool, Args: []string{tool, "\xff\xfe"}, Env: []string{"V=\x80 \u00e9"}, Dir: dir, Label: "bytes"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Stderr.Close()
+	defer p.Stdout.Close()
+	got, err := io.ReadAll(p.Stdout)
+	real, _ := filepath.EvalSymlinks(dir)
+	if want := real + " \xff\xfe \x80 \u00e9 "; err != nil || string(got) != want {
+		t.Errorf("%q, %v, want %q", got, err, want)
+	}
+}
+
 func TestStopLadder(t *testing.T) {
 	t.Parallel()
 	k := newTestKeeper(t)

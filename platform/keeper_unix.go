@@ -178,8 +178,8 @@ func (k *Keeper) start(c Command, ends Process, files ...int) (*Process, error) 
 	}
 	p := &Process{Stdin: ends.Stdin, Stdout: ends.Stdout, Stderr: ends.Stderr, keeper: k, label: c.Label, done: make(chan struct{}), cleared: make(chan struct{}), osProcess: osProcess{link: l}}
 	marker := fmt.Sprintf("%v:%s:%d", k.key, k.options.Instance, number)
-	answer, err := l.ask(p, message{Op: "start", Path: c.Path, Args: c.Args, Dir: c.Dir,
-		Env: withMarker(c.Env, marker), Marker: marker, Tag: makeTag(uint64(k.key), number), Umask: inheritedUmask(), Session: c.session}, files...)
+	answer, err := l.ask(p, message{Op: "start", Path: raw(c.Path), Args: convert[raw](c.Args), Dir: raw(c.Dir),
+		Env: convert[raw](withMarker(c.Env, marker)), Marker: marker, Tag: makeTag(uint64(k.key), number), Umask: inheritedUmask(), Session: c.session}, files...)
 	if errors.Is(err, errKeeperGone) {
 		<-l.gone
 		return nil, err

@@ -135,9 +135,9 @@ func (k *wards) start(m message) {
 	}
 	syscall.Umask(m.Umask)
 	putTag(m.Tag)
-	pid, err := syscall.ForkExec(m.Path, m.Args, &syscall.ProcAttr{
-		Dir:   m.Dir,
-		Env:   m.Env,
+	pid, err := syscall.ForkExec(string(m.Path), convert[string](m.Args), &syscall.ProcAttr{
+		Dir:   string(m.Dir),
+		Env:   convert[string](m.Env),
 		Files: []uintptr{uintptr(m.files[0]), uintptr(m.files[1]), uintptr(m.files[2])},
 		Sys:   &syscall.SysProcAttr{Setpgid: !m.Session, Setsid: m.Session},
 	})

@@ -32,17 +32,38 @@ type message struct {
 	Status uint32 `json:",omitempty"` // syscall.WaitStatus
 	Errno  int    `json:",omitempty"`
 
-	Path   string   `json:",omitempty"`
-	Args   []string `json:",omitempty"`
-	Env    []string `json:",omitempty"`
-	Dir    string   `json:",omitempty"`
-	Marker string   `json:",omitempty"`
-	Tag    uint64   `json:",omitempty"`
-	Umask  int      `json:",omitempty"`
+	Path   raw    `json:",omitempty"`
+	Args   []raw  `json:",omitempty"`
+	Env    []raw  `json:",omitempty"`
+	Dir    raw    `json:",omitempty"`
+	Marker string `json:",omitempty"`
+	Tag    uint64 `json:",omitempty"`
+	Umask  int    `json:",omitempty"`
 
 	Session bool `json:",omitempty"`
 
 	files []int // descriptors that came along
+}
+
+// raw is what the system takes as bytes. JSON has text only, and would put another
+// character in the place of what is none.
+type raw string
+
+func (r raw) MarshalJSON() ([]byte, error) { return json.Marshal([]byte(r)) }
+
+func (r *raw) UnmarshalJSON(data []byte) error {
+	var b []byte
+	err := json.Unmarshal(data, &b)
+	*r = raw(b)
+	return err
+}
+
+func convert[To, From ~string](list []From) []To {
+	out := make([]To, len(list))
+	for i, s := range list {
+		out[i] = To(s)
+	}
+	return out
 }
 
 // wire is one end of the socket pair. The four bytes of a length are sent alone,
