@@ -191,6 +191,11 @@ func (v *adoptVerb) one(session *adopt.Session, slug string) (adopt.Client, erro
 		return failed(err)
 	}
 	if !v.json {
+		for _, f := range plan.Files {
+			if f.Backup != "" && !v.dryRun && v.name == "adopt" {
+				v.out.line("  %s", v.out.style(dim, "backup: "+home(f.Backup)))
+			}
+		}
 		v.out.line("%s", v.out.style(green, cleanLine(plan.Message))) // it begins with the client's name
 	}
 	return plan.Client, nil
@@ -240,9 +245,6 @@ func (v *adoptVerb) showPlan(p *adopt.Plan) {
 		}
 		for _, k := range f.Conflicts {
 			s.line("  %s %s in %s: %s", s.style(yellow, "conflict:"), cleanLine(k.Name), home(f.Path), cleanLine(k.Reason))
-		}
-		if f.Backup != "" && !v.dryRun && v.name == "adopt" {
-			s.line("  %s", s.style(dim, "backup: "+home(f.Backup)))
 		}
 	}
 }
