@@ -463,10 +463,10 @@ func TestAliasesAreBounded(t *testing.T) {
 		}
 		return b.String()
 	}
-	env := "x: &env\n" + many(20000, "  K%d: v\n")
+	env := "x: &env\n" + many(5000, "  K%d: v\n")
 	for name, in := range map[string]string{
-		"aliases": env + "extensions:\n" + many(20000, "  s%d: {cmd: x, envs: *env}\n"),
-		"merges":  env + "extensions:\n" + many(20000, "  s%d: {<<: *env, cmd: x}\n"),
+		"aliases": env + "extensions:\n" + many(5000, "  s%d: {cmd: x, envs: *env}\n"),
+		"merges":  env + "extensions:\n" + many(5000, "  s%d: {<<: *env, cmd: x}\n"),
 		"in turn": "a0: &a0 {k: v}\n" + func() string {
 			var b strings.Builder
 			for i := range 60 {
