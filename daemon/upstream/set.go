@@ -119,7 +119,7 @@ func (t *Set) watchClock(ctx context.Context) {
 
 func (t *Set) jumped(elapsed time.Duration) {
 	t.opts.Log.Info("the clock jumped, all servers are checked", "by", elapsed)
-	t.web.closeIdle()
+	t.web.forget()
 	for _, s := range t.all() {
 		s.mu.Lock()
 		s.graceEnd = time.Now().Add(grace)

@@ -28,10 +28,10 @@ const (
 	dialTimeout = 10 * time.Second
 	// silence is how long a connection of HTTP/2 may bring nothing before it is asked
 	// for a sign of life, and pong how long that may take. All requests to a host
-	// share one: when it died without a word, as in a sleep of the machine, each
-	// new attempt would hang on it too, until the system gives it up after a
-	// quarter of an hour.
-	silence = 15 * time.Second
+	// share one: when it died without a word, each new attempt would hang on it too,
+	// until the system gives it up after a quarter of an hour. Both together are less
+	// than a start may take.
+	silence = 30 * time.Second
 	pong    = 10 * time.Second
 	// maxHeader bounds a response's header: nothing of ours needs more.
 	maxHeader = 256 << 10
@@ -64,6 +64,15 @@ func (w *web) client(env platform.Environ) *http.Client {
 		}
 	}
 	return &http.Client{Transport: w.transport, CheckRedirect: redirect}
+}
+
+// forget has the next client make connections of its own: those of before a sleep of
+// the machine are most likely dead, also where a stream still waits on one.
+func (w *web) forget() {
+	w.closeIdle()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.transport = nil
 }
 
 func (w *web) closeIdle() {

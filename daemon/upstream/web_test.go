@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -166,6 +167,53 @@ func TestHTTP2ConnectionThatDied(t *testing.T) {
 		if err := get(); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// After a sleep of the machine no new attempt takes a connection from before, though
+// a stream that waits on it keeps it from being idle.
+func TestConnectionsFromBeforeASleep(t *testing.T) {
+	var remote sync.Map
+	h := httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		remote.Store(r.URL.Path, r.RemoteAddr)
+		rw.WriteHeader(http.StatusOK)
+		rw.(http.Flusher).Flush()
+		if r.URL.Path == "/stream" {
+			<-r.Context().Done()
+		}
+	}))
+	h.EnableHTTP2 = true
+	h.StartTLS()
+	defer h.Close()
+	set := New(Options{})
+	get := func(ctx context.Context, path string) {
+		t.Helper()
+		client := set.web.client(platform.Environ{})
+		client.Transport.(*http.Transport).TLSClientConfig.RootCAs = h.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, h.URL+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if path != "/stream" {
+			resp.Body.Close()
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer set.web.closeIdle()
+	defer cancel()
+	get(ctx, "/stream")
+	get(ctx, "/before")
+	set.jumped(time.Hour)
+	get(ctx, "/after")
+	stream, _ := remote.Load("/stream")
+	before, _ := remote.Load("/before")
+	after, _ := remote.Load("/after")
+	if stream != before || after == before {
+		t.Errorf("stream %v, before %v, after %v", stream, before, after)
 	}
 }
 
