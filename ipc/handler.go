@@ -339,8 +339,8 @@ func (q *query) number(name string) int {
 	if text == "" {
 		return 0
 	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 {
+	n, err := strconv.Atoi(text) // the nearest int where there is no such one
+	if err != nil && !errors.Is(err, strconv.ErrRange) || n < 1 {
 		q.err = Errorf(CodeUsage, "%s=%s is not a number above 0", name, text).WithHint("for example %s=5", name)
 	}
 	return n

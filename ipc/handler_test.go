@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -162,4 +163,14 @@ func FuzzDecodeStrict(f *testing.F) {
 			t.Errorf("%q is no JSON but was taken", data)
 		}
 	})
+}
+
+func TestNumberOfAQuery(t *testing.T) {
+	for text, want := range map[string]int{"5": 5, "99999999999999999999": math.MaxInt, "0": 0, "-1": 0, "-99999999999999999999": 0, "1.5": 0, "x": 0} {
+		q := newQuery("n=" + text)
+		n := q.number("n")
+		if err := q.done(); (err == nil) != (want > 0) || want > 0 && n != want {
+			t.Errorf("n=%s is %d, %v", text, n, err)
+		}
+	}
 }
