@@ -44,6 +44,9 @@ func ask(ctx context.Context, srv *server.MCPServer, method string, params json.
 		return encode(r.Result), nil
 	case mcp.JSONRPCError:
 		err := &rpcError{Code: int64(r.Error.Code), Message: r.Error.Message}
+		if err.Code == codeInvalidRequest { // all but the params is ours
+			*err = rpcError{Code: codeInvalidParams, Message: "the params of " + method + " are not as the protocol has them"}
+		}
 		if r.Error.Data != nil {
 			err.Data = encode(r.Error.Data)
 		}

@@ -612,6 +612,17 @@ func rule09(t *testing.T, newWorld func(*testing.T) world) {
 			}
 		}
 	})
+	in(t, "params of the wrong kind", newWorld, func(t *testing.T, w world) {
+		for _, params := range []string{`{"protocolVersion":5}`, `{"protocolVersion":"2025-06-18","clientInfo":"x"}`, `[]`, `"x"`} {
+			a := start(t, w)
+			if r := a.request("initialize", params); r.Error == nil || r.Error.Code != -32602 || strings.Contains(r.Error.Message, "Go struct") {
+				t.Errorf("%s: %+v %s", params, r.Error, r.Result)
+			}
+			if r := a.request("initialize", `{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}`); r.Error != nil {
+				t.Errorf("after %s: %+v", params, r.Error)
+			}
+		}
+	})
 }
 
 func rule10(t *testing.T, newWorld func(*testing.T) world) {
