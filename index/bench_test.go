@@ -130,11 +130,11 @@ func BenchmarkMemory(b *testing.B) {
 	for _, n := range benchSizes {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			for b.Loop() {
-				before := heap()
+				before := heapInUse()
 				ls := benchListings(b, n)
-				between := heap()
+				between := heapInUse()
 				x := benchIndex(b, ls)
-				after := heap()
+				after := heapInUse()
 				b.ReportMetric(float64(after-between)/(1<<20), "index-MB")
 				b.ReportMetric(float64(between-before)/(1<<20), "definitions-MB")
 				runtime.KeepAlive(x)
@@ -144,7 +144,7 @@ func BenchmarkMemory(b *testing.B) {
 	}
 }
 
-func heap() int64 {
+func heapInUse() int64 {
 	runtime.GC()
 	runtime.GC()
 	var m runtime.MemStats

@@ -2,6 +2,7 @@ package index
 
 import (
 	"cmp"
+	"container/heap"
 	"math/bits"
 	"slices"
 	"sort"
@@ -197,46 +198,38 @@ func (c *corpus) derive(server string, docs []uint32) []group {
 		}
 	}
 	var groups []group
+	holds := map[string][]int{} // by word: the places in docs of the names that begin or end with it
 	left := make([]bool, len(docs))
-	for i := range left {
-		left[i] = true
+	for i, w := range words {
+		if left[i] = true; w.first == "" {
+			continue
+		}
+		holds[w.first] = append(holds[w.first], i)
+		if w.last != w.first {
+			holds[w.last] = append(holds[w.last], i)
+		}
 	}
-	for {
-		size := map[string]int{}
-		for i, w := range words {
-			if !left[i] || w.first == "" {
-				continue
+	var order candidates
+	for w, at := range holds {
+		order.offer(w, len(at))
+	}
+	heap.Init(&order)
+	for len(order) > 0 {
+		best := heap.Pop(&order).(candidate)
+		at := slices.DeleteFunc(holds[best.word], func(i int) bool { return !left[i] })
+		if holds[best.word] = at; len(at) < best.size {
+			if order.offer(best.word, len(at)) { // others took some of its tools
+				heap.Fix(&order, len(order)-1)
 			}
-			size[w.first]++
-			if w.last != w.first {
-				size[w.last]++
-			}
-		}
-		best, bestScore := "", 0
-		for w, n := range size {
-			if n < minDerived {
-				continue
-			}
-			score := 2 * n
-			if genericVerb(w) {
-				score = n // what is done to everything says less than to what it is done
-			}
-			if score > bestScore || score == bestScore && w < best {
-				best, bestScore = w, score
-			}
-		}
-		if best == "" {
-			break
+			continue
 		}
 		var members []uint32
-		for i, w := range words {
-			if left[i] && (w.first == best || w.last == best) {
-				members = append(members, docs[i])
-				left[i] = false
-			}
+		for _, i := range at {
+			members = append(members, docs[i])
+			left[i] = false
 		}
 		g := c.wholeServer(server, members)
-		g.name = server + "/" + c.commonForm(best, members)
+		g.name = server + "/" + c.commonForm(best.word, members)
 		groups = append(groups, g)
 	}
 	slices.SortFunc(groups, func(a, b group) int { return cmp.Compare(a.name, b.name) })
@@ -250,6 +243,41 @@ func (c *corpus) derive(server string, docs []uint32) []group {
 		groups = append(groups, c.wholeServer(server, rest))
 	}
 	return groups
+}
+
+// candidate is a word by which a number of tools may become a category.
+type candidate struct {
+	word        string
+	size, score int
+}
+
+// candidates are a heap with the best one first.
+type candidates []candidate
+
+// offer appends a word that is one.
+func (c *candidates) offer(word string, size int) bool {
+	if size < minDerived {
+		return false
+	}
+	score := 2 * size
+	if genericVerb(word) {
+		score = size // what is done to everything says less than to what it is done
+	}
+	*c = append(*c, candidate{word, size, score})
+	return true
+}
+
+func (c candidates) Len() int { return len(c) }
+func (c candidates) Less(i, j int) bool {
+	return c[i].score > c[j].score || c[i].score == c[j].score && c[i].word < c[j].word
+}
+func (c candidates) Swap(i, j int) { c[i], c[j] = c[j], c[i] }
+func (c *candidates) Push(x any)   { *c = append(*c, x.(candidate)) }
+func (c *candidates) Pop() any {
+	last := len(*c) - 1
+	x := (*c)[last]
+	*c = (*c)[:last]
+	return x
 }
 
 // wholeServer makes the category of a whole server, described by the names it holds.
