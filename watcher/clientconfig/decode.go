@@ -21,10 +21,11 @@ var ErrEmpty = errors.New("the file is empty")
 // maxProblems is how many problems one file may have; a person reads no more.
 const maxProblems = 100
 
-// maxServers is how many servers one file may have. People have a few dozen; a
-// file that came with a project must not have more compared than that takes a
-// moment.
-const maxServers = 500
+// maxServers is how many servers one file may have, and maxUserServers how many one
+// of the user's, where Claude Code keeps those of all projects. People have a few
+// dozen; a file that came with a project must not have more compared than that
+// takes a moment.
+const maxServers, maxUserServers = 500, 5000
 
 // Content is all that a file says.
 type Content struct {
@@ -235,10 +236,14 @@ func (d *decoder) server(name string, at int, n *node, project string) {
 	case cleaned != strings.TrimSpace(name):
 		d.problem(at, cleaned, "the name of a server holds hidden characters; they were taken out", "rename the server")
 	}
-	if len(d.out.Servers) >= maxServers {
+	most := maxServers
+	if d.loc.Scope == User {
+		most = maxUserServers
+	}
+	if len(d.out.Servers) >= most {
 		if !d.many {
 			d.many = true
-			d.problem(at, "", fmt.Sprintf("the file has more than %d servers; this one and those after it are not read", maxServers), "")
+			d.problem(at, "", fmt.Sprintf("the file has more than %d servers; this one and those after it are not read", most), "")
 		}
 		return
 	}

@@ -453,6 +453,16 @@ func TestServersAreBounded(t *testing.T) {
 	if err != nil || len(servers) != maxServers || len(problems) != 1 || !strings.Contains(problems[0].Message, "more than 500 servers") {
 		t.Errorf("%d servers, %v, %v", len(servers), problems, err)
 	}
+	// Claude Code keeps those of all projects in one file.
+	b.Reset()
+	b.WriteString(`{"projects":{`)
+	for i := range 2 * maxServers {
+		fmt.Fprintf(&b, `"/w/p%d":{"mcpServers":{"s":{"command":"x"}}},`, i)
+	}
+	servers, problems, err = Decode(Location{Client: "claude-code", Scope: User, Settings: true, Path: ".claude.json"}, []byte(b.String()+"}}"))
+	if err != nil || len(servers) != 2*maxServers || len(problems) != 0 {
+		t.Errorf("%d servers of projects, %v, %v", len(servers), problems, err)
+	}
 }
 
 func TestAliasesAreBounded(t *testing.T) {
