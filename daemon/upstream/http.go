@@ -213,7 +213,7 @@ func (c *httpConn) follow(ctx context.Context, call *pending, resp *http.Respons
 	closeLast := func() {} // the first one is the caller's
 	defer func() { closeLast() }()
 	for {
-		err := c.take1(ctx, call, events)
+		err := c.takeEvents(ctx, call, events)
 		if ctx.Err() != nil || err == errAnswered {
 			return
 		}
@@ -250,8 +250,8 @@ func (c *httpConn) follow(ctx context.Context, call *pending, resp *http.Respons
 
 var errAnswered = errors.New("answered")
 
-// take1 receives events until the call is answered or the stream ends.
-func (c *httpConn) take1(ctx context.Context, call *pending, events *eventReader) error {
+// takeEvents receives events until the call is answered or the stream ends.
+func (c *httpConn) takeEvents(ctx context.Context, call *pending, events *eventReader) error {
 	for {
 		e, err := events.next()
 		if err != nil {
