@@ -23,7 +23,9 @@ func (d *Daemon) Call(ctx context.Context, r ipc.CallRequest) (json.RawMessage, 
 	if err != nil {
 		return nil, err
 	}
-	outcome, err := d.call(ctx, s, v, ipc.SessionCall{Tool: r.ToolID, Arguments: r.Arguments, Progress: r.Progress}, time.Duration(r.TimeoutMS)*time.Millisecond)
+	outcome, err := ipc.Await(func(done func(*ipc.CallOutcome, error)) {
+		d.begin(ctx, s, v, ipc.SessionCall{Tool: r.ToolID, Arguments: r.Arguments, Progress: r.Progress}, time.Duration(r.TimeoutMS)*time.Millisecond, done)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -57,23 +59,12 @@ func refusalError(r *ipc.Refusal) *ipc.Error {
 
 // Call runs a tool for this session if it has seen its present definition.
 func (s *attached) Call(ctx context.Context, c ipc.SessionCall) (*ipc.CallOutcome, error) {
-	return s.d.call(ctx, s, s.view(), c, 0)
+	return ipc.Await(func(done func(*ipc.CallOutcome, error)) { s.Begin(ctx, c, done) })
 }
 
 // Begin is Call for who does not wait.
 func (s *attached) Begin(ctx context.Context, c ipc.SessionCall, done func(*ipc.CallOutcome, error)) {
 	s.d.begin(ctx, s, s.view(), c, 0, done)
-}
-
-func (d *Daemon) call(ctx context.Context, s *attached, v view, c ipc.SessionCall, timeout time.Duration) (*ipc.CallOutcome, error) {
-	type answer struct {
-		outcome *ipc.CallOutcome
-		err     error
-	}
-	come := make(chan answer, 1)
-	d.begin(ctx, s, v, c, timeout, func(outcome *ipc.CallOutcome, err error) { come <- answer{outcome, err} })
-	a := <-come
-	return a.outcome, a.err
 }
 
 // large is the size of arguments that take milliseconds to be validated.

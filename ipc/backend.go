@@ -50,6 +50,18 @@ type Session interface {
 	Close() error
 }
 
+// Await begins something and waits for what it is done with.
+func Await[A any](begin func(done func(*A, error))) (*A, error) {
+	type answer struct {
+		value *A
+		err   error
+	}
+	come := make(chan answer, 1)
+	begin(func(value *A, err error) { come <- answer{value, err} })
+	a := <-come
+	return a.value, a.err
+}
+
 // Events are what the daemon tells a session unasked. A nil one is not wanted.
 type Events struct {
 	// List is the complete list of this session's tools, sent when any byte of

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -309,9 +310,14 @@ type remoteSession struct {
 	waiting map[uint64]*waiter // nil once the connection is gone
 }
 
+// waiter waits for the answer to a frame.
 type waiter struct {
-	answer   chan frame
+	answer   func(frame, error) // called once, by who takes it out of waiting; holds nobody up
 	progress func(json.RawMessage)
+	stop     func() bool // ends the watch over the context, once there is one
+	// Guarded by remoteSession.mu: whether the question is not out yet, and whether
+	// the connection ended meanwhile. Who writes it then says what became of it.
+	writing, lost bool
 }
 
 func openSession(conn net.Conn, r AttachRequest, events Events) (*remoteSession, error) {
@@ -386,7 +392,7 @@ func (s *remoteSession) read() {
 			s.bye.Store(true)
 		case "":
 			if w := s.waiter(f.ID, true); w != nil {
-				w.answer <- f
+				w.answer(f, nil)
 			}
 		}
 	}
@@ -408,9 +414,13 @@ func (s *remoteSession) end() {
 	s.mu.Lock()
 	waiting := s.waiting
 	s.waiting = nil
+	maps.DeleteFunc(waiting, func(_ uint64, w *waiter) bool {
+		w.lost = w.writing
+		return w.lost
+	})
 	s.mu.Unlock()
 	for _, w := range waiting {
-		close(w.answer)
+		w.answer(frame{}, errSessionLost)
 	}
 	close(s.done)
 }
@@ -418,58 +428,87 @@ func (s *remoteSession) end() {
 // errSessionLost is returned for what was under way when the connection ended.
 var errSessionLost = errors.New("the connection to the daemon was lost")
 
-func ask[A any](ctx context.Context, s *remoteSession, method string, params any, progress func(json.RawMessage)) (*A, error) {
-	w := &waiter{answer: make(chan frame, 1), progress: progress}
+// begin asks the daemon and does not wait for the answer: done gets it, or why
+// there is none, once, on a goroutine that it must not hold up.
+func begin[A any](ctx context.Context, s *remoteSession, method string, params any, progress func(json.RawMessage), done func(*A, error)) {
 	id := s.next.Add(1)
-	s.mu.Lock()
-	if s.waiting == nil {
-		s.mu.Unlock()
-		return nil, Errorf(CodeNoDaemon, "no daemon is attached").WithHint("start it with `toolsd start`")
-	}
-	s.waiting[id] = w
-	s.mu.Unlock()
-	if err := s.out.write(outFrame{ID: id, Method: method, Params: params}); err != nil {
-		// Half a frame may be out, which the daemon never acts on: nothing was asked.
-		s.conn.Close()
-		return nil, Errorf(CodeNoDaemon, "the connection to the daemon was lost").WithHint("start it with `toolsd start`")
-	}
-	select {
-	case f, ok := <-w.answer:
-		if !ok {
-			return nil, errSessionLost
+	w := &waiter{progress: progress, writing: true}
+	w.answer = func(f frame, err error) {
+		if w.stop != nil {
+			w.stop()
 		}
-		if f.Error != nil {
-			return nil, f.Error
+		if err == nil && f.Error != nil {
+			err = f.Error
+		}
+		if err != nil {
+			done(nil, err)
+			return
 		}
 		var a A
 		if err := json.Unmarshal(f.Result, &a); err != nil {
-			return nil, fmt.Errorf("reading the answer of the daemon: %w", err)
+			done(nil, fmt.Errorf("reading the answer of the daemon: %w", err))
+			return
 		}
-		return &a, nil
-	case <-ctx.Done():
-		s.waiter(id, true)
-		_ = s.out.write(outFrame{Method: "cancel", Params: cancelParams{id}})
-		return nil, context.Cause(ctx)
+		done(&a, nil)
+	}
+	s.mu.Lock()
+	over := s.waiting == nil
+	if !over {
+		s.waiting[id] = w
+	}
+	s.mu.Unlock()
+	var failed error
+	switch {
+	case over:
+		w.answer(frame{}, Errorf(CodeNoDaemon, "no daemon is attached").WithHint("start it with `toolsd start`"))
+		return
+	case ctx.Err() != nil:
+		failed = context.Cause(ctx)
+	case s.out.write(outFrame{ID: id, Method: method, Params: params}) != nil:
+		// Half a frame may be out, which the daemon never acts on: nothing was asked.
+		s.conn.Close()
+		failed = Errorf(CodeNoDaemon, "the connection to the daemon was lost").WithHint("start it with `toolsd start`")
+	}
+	s.mu.Lock()
+	w.writing = false
+	mine := w.lost
+	switch {
+	case s.waiting[id] != w:
+	case failed != nil:
+		delete(s.waiting, id)
+		mine = true
+	default: // now that the question is out, it can be taken back
+		w.stop = context.AfterFunc(ctx, func() {
+			if s.waiter(id, true) != nil {
+				_ = s.out.write(outFrame{Method: "cancel", Params: cancelParams{id}})
+				done(nil, context.Cause(ctx))
+			}
+		})
+	}
+	s.mu.Unlock()
+	if mine {
+		w.answer(frame{}, cmp.Or(failed, errSessionLost))
 	}
 }
 
 func (s *remoteSession) Search(ctx context.Context, r SearchRequest) (*SearchResult, error) {
-	return ask[SearchResult](ctx, s, "search", r, nil)
+	return Await(func(done func(*SearchResult, error)) { begin(ctx, s, "search", r, nil, done) })
 }
 
 func (s *remoteSession) Call(ctx context.Context, c SessionCall) (*CallOutcome, error) {
-	if c.Progress != nil {
-		c.Meta = askProgress(c.Meta)
-	}
-	outcome, err := ask[CallOutcome](ctx, s, "call", c, c.Progress)
-	if errors.Is(err, errSessionLost) {
-		err = sent(err)
-	}
-	return outcome, err
+	return Await(func(done func(*CallOutcome, error)) { s.Begin(ctx, c, done) })
 }
 
 func (s *remoteSession) Begin(ctx context.Context, c SessionCall, done func(*CallOutcome, error)) {
-	go func() { done(s.Call(ctx, c)) }()
+	if c.Progress != nil {
+		c.Meta = askProgress(c.Meta)
+	}
+	begin(ctx, s, "call", c, c.Progress, func(outcome *CallOutcome, err error) {
+		if errors.Is(err, errSessionLost) {
+			err = sent(err)
+		}
+		done(outcome, err)
+	})
 }
 
 func (s *remoteSession) Saw(_ context.Context, seen map[tool.ID]tool.Hash, listed bool) error {

@@ -4,10 +4,13 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/toolsd/toolsd/index/tool"
@@ -74,5 +77,65 @@ func TestParametersThatCannotBeRead(t *testing.T) {
 		if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "the parameters of the URL") {
 			t.Errorf("%s is answered with %d: %s", query, w.Code, w.Body)
 		}
+	}
+}
+
+// TestEachQuestionIsAnsweredOnce ends connections and contexts while calls are
+// written and answered. A call that was not answered says whether the daemon can
+// have got it.
+func TestEachQuestionIsAnsweredOnce(t *testing.T) {
+	const calls = 8
+	for round := range 300 {
+		here, there := net.Pipe()
+		s := &remoteSession{conn: here, lines: bufio.NewReader(here), done: make(chan struct{}), waiting: map[uint64]*waiter{}, stop: func() bool { return true }}
+		s.out.w = here
+		go s.read()
+		go func() { // answers some, then goes
+			defer there.Close()
+			lines := bufio.NewScanner(there)
+			for range round % calls {
+				if !lines.Scan() {
+					return
+				}
+				var f frame
+				if json.Unmarshal(lines.Bytes(), &f) != nil || f.Method != "call" {
+					continue
+				}
+				if f.ID%3 != 0 {
+					_, _ = there.Write(Encode(outFrame{ID: f.ID, Result: CallOutcome{Result: json.RawMessage("1")}}))
+				}
+			}
+		}()
+		ctx, cancel := context.WithCancel(t.Context())
+		var answered [calls]atomic.Int32
+		var all sync.WaitGroup
+		all.Add(calls)
+		for i := range calls {
+			go s.Begin(ctx, SessionCall{Tool: "lab::echo"}, func(o *CallOutcome, err error) {
+				if answered[i].Add(1) > 1 {
+					t.Error("a call was answered twice")
+					return
+				}
+				defer all.Done()
+				e, _ := errors.AsType[*Error](err)
+				switch {
+				case err == nil && string(o.Result) == "1", errors.Is(err, context.Canceled):
+				case e != nil && (e.Code == CodeNoDaemon || e.Code == CodeOutcomeUnknown):
+				default:
+					t.Errorf("%v", err)
+				}
+			})
+			if round%4 == 0 && i == calls/2 {
+				go cancel()
+			}
+		}
+		all.Wait()
+		cancel()
+		s.Close()
+		s.mu.Lock()
+		if len(s.waiting) != 0 {
+			t.Errorf("%d wait on", len(s.waiting))
+		}
+		s.mu.Unlock()
 	}
 }

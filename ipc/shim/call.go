@@ -13,74 +13,105 @@ import (
 	"github.com/toolsd/toolsd/ipc"
 )
 
-// call answers tools/call. What it returns is sent if it is wanted.
-func (s *shim) call(ctx context.Context, m *message, wanted claim) (json.RawMessage, *rpcError) {
+// call answers tools/call through send, exactly once, and waits for nothing where
+// a tool of a server is called. What it sends is sent if it is wanted.
+func (s *shim) call(ctx context.Context, m *message, wanted claim, send respond) {
 	params, err := object(m.Params)
 	if err != nil {
-		return nil, &rpcError{Code: codeInvalidParams, Message: "the params of tools/call must be an object"}
+		send(nil, &rpcError{Code: codeInvalidParams, Message: "the params of tools/call must be an object"})
+		return
 	}
 	named := params["name"]
 	if empty(named) || named[0] != '"' {
-		return nil, &rpcError{Code: codeInvalidParams, Message: "the params of tools/call must have the name of a tool"}
+		send(nil, &rpcError{Code: codeInvalidParams, Message: "the params of tools/call must have the name of a tool"})
+		return
 	}
-	name := unquote(named)
-	c := ipc.SessionCall{Tool: name, Arguments: params["arguments"]}
+	c := ipc.SessionCall{Tool: unquote(named), Arguments: params["arguments"]}
 	if string(c.Arguments) == "null" {
 		c.Arguments = nil
 	}
 	var over func()
 	c.Meta, c.Progress, over = s.progress(ctx, params["_meta"])
-	defer over()
-	if !isFixed(name) {
-		return s.run(ctx, c, nil, wanted)
+	answer := func(result json.RawMessage, err *rpcError) {
+		over()
+		send(result, err)
 	}
-	return s.callFixed(ctx, name, c, nil, wanted)
-}
-
-// callFixed runs a fixed tool. c holds what came with the call.
-func (s *shim) callFixed(ctx context.Context, name string, c ipc.SessionCall, understood []string, wanted claim) (json.RawMessage, *rpcError) {
-	if name == toolCall {
+	var understood []string
+	for c.Tool == toolCall {
 		target, problem := understand(c.Arguments)
-		if problem != "" {
-			return textResult(problem, true), nil
-		}
 		understood = append(understood, target.understood...)
-		c.Arguments = target.arguments
-		switch {
-		case target.tool == toolCall && len(understood) < maxNested:
-			return s.callFixed(ctx, toolCall, c, append(understood, "Read the tool_call inside of tool_call as one."), wanted)
-		case target.tool == toolCall:
-			return textResult("tool_call cannot call itself.", true), nil
-		case isFixed(target.tool):
-			return s.callFixed(ctx, target.tool, c, understood, wanted)
+		if target.tool == toolCall {
+			if len(understood) >= maxNested {
+				problem = "tool_call cannot call itself."
+			}
+			understood = append(understood, "Read the tool_call inside of tool_call as one.")
 		}
-		c.Tool, c.ViaCall = target.tool, true
-		return s.run(ctx, c, understood, wanted)
+		if problem != "" {
+			answer(textResult(problem, true), nil)
+			return
+		}
+		c.Tool, c.Arguments, c.ViaCall = target.tool, target.arguments, true
 	}
-	input, _, err := looseObject(c.Arguments)
-	if err != nil {
-		return textResult(fmt.Sprintf("The arguments of %s must be a JSON object.", name), true), nil
+	if isFixed(c.Tool) {
+		answer(s.discovery(ctx, c.Tool, c.Arguments, wanted), nil)
+		return
 	}
-	switch name {
-	case toolSearch:
-		return s.search(ctx, input, wanted), nil
-	case listCategories:
-		return s.categories(ctx), nil
-	default:
-		return s.categoryTools(ctx, input), nil
-	}
+	s.run(ctx, c, understood, wanted, answer)
 }
 
 // maxNested bounds how often a tool_call may hold another.
 const maxNested = 8
 
-// run calls a tool through the daemon. A call that was sent is never sent again.
-func (s *shim) run(ctx context.Context, c ipc.SessionCall, understood []string, wanted claim) (json.RawMessage, *rpcError) {
+// discovery runs a fixed tool other than tool_call.
+func (s *shim) discovery(ctx context.Context, name string, arguments json.RawMessage, wanted claim) json.RawMessage {
+	input, _, err := looseObject(arguments)
+	if err != nil {
+		return textResult(fmt.Sprintf("The arguments of %s must be a JSON object.", name), true)
+	}
+	switch name {
+	case toolSearch:
+		return s.search(ctx, input, wanted)
+	case listCategories:
+		return s.categories(ctx)
+	default:
+		return s.categoryTools(ctx, input)
+	}
+}
+
+// run calls a tool through the daemon. With a session at hand it waits for nothing:
+// who reads the daemon's answer passes a result on.
+func (s *shim) run(ctx context.Context, c ipc.SessionCall, understood []string, wanted claim, send respond) {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(s.upstream, cancel)()
+	stop := context.AfterFunc(s.upstream, cancel)
 	start := time.Now()
-	outcome, err := s.send(ctx, c)
+	begun := func(outcome *ipc.CallOutcome, err error) {
+		defer cancel()
+		defer stop()
+		send(s.settle(ctx, c, outcome, err, start, understood, wanted))
+	}
+	_, session := s.link.alive()
+	if session == nil {
+		begun(s.send(ctx, c))
+		return
+	}
+	session.Begin(ctx, c, func(outcome *ipc.CallOutcome, err error) {
+		switch {
+		case err == nil && outcome != nil && outcome.Result != nil:
+			begun(outcome, nil)
+		case gone(err):
+			go func() {
+				s.link.lost(ctx, session)
+				begun(s.send(ctx, c))
+			}()
+		default: // what else there is to do may take its time
+			go begun(outcome, err)
+		}
+	})
+}
+
+// settle makes what came of a call its answer. A call that was sent is never sent
+// again.
+func (s *shim) settle(ctx context.Context, c ipc.SessionCall, outcome *ipc.CallOutcome, err error, start time.Time, understood []string, wanted claim) (json.RawMessage, *rpcError) {
 	// What is taken off a name may belong to it, so it is taken off second.
 	if plain := plainName(c.Tool); notFound(err) && c.ViaCall && plain != c.Tool {
 		understood = append(understood, fmt.Sprintf("Read %q as %s.", tool.Cut(c.Tool, 100), plain))
@@ -96,6 +127,8 @@ func (s *shim) run(ctx context.Context, c ipc.SessionCall, understood []string, 
 		}
 	}
 	switch {
+	case err == nil && outcome == nil, err == nil && outcome.Refused == nil && outcome.Result == nil:
+		return nil, &rpcError{Code: codeInternal, Message: "the daemon answered without a result"}
 	case err == nil && outcome.Refused != nil:
 		r := outcome.Refused
 		s.view.awaitRelist(ctx, start, []ipc.Listed{r.Tool}, s.ended)
@@ -103,8 +136,6 @@ func (s *shim) run(ctx context.Context, c ipc.SessionCall, understood []string, 
 			s.saw(ctx, map[tool.ID]tool.Hash{r.Tool.ID: r.Tool.Hash})
 		}
 		return refusal(r, s.view.facts(), c.ViaCall, understood), nil
-	case err == nil && outcome.Result == nil:
-		return nil, &rpcError{Code: codeInternal, Message: "the daemon answered without a result"}
 	case err == nil:
 		return compact(outcome.Result), nil
 	case s.upstream.Err() != nil:
@@ -125,15 +156,18 @@ func (s *shim) send(ctx context.Context, c ipc.SessionCall) (*ipc.CallOutcome, e
 			return nil, unreachable(err)
 		}
 		outcome, err := session.Call(ctx, c)
-		if e, ok := errors.AsType[*ipc.Error](err); ok && e.Code == ipc.CodeNoDaemon && again {
+		if gone(err) && again {
 			s.link.lost(ctx, session)
 			continue
 		}
-		if err == nil && outcome == nil {
-			outcome = &ipc.CallOutcome{}
-		}
 		return outcome, err
 	}
+}
+
+// gone reports whether the daemon never got what it was sent.
+func gone(err error) bool {
+	e, ok := errors.AsType[*ipc.Error](err)
+	return ok && e.Code == ipc.CodeNoDaemon
 }
 
 func notFound(err error) bool {

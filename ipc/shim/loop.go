@@ -109,7 +109,11 @@ func (r *requests) several() bool {
 }
 
 // job is what remains to be done for a request when the next message may be read.
-type job func()
+// done is called when its answer is queued.
+type job func(done func())
+
+// respond sends the answer to a request, once.
+type respond func(json.RawMessage, *rpcError)
 
 // handOver is how long a request may take before another goroutine reads on.
 // Most answers of a warm server come sooner, and then no thread had to be woken,
@@ -172,9 +176,10 @@ func (s *shim) next(ctx context.Context, r *bufio.Reader) ([]job, error) {
 // finish does a job that was entered, and writes its answer. The job is done
 // when that is queued: an agent that does not read holds up nothing else.
 func (s *shim) finish(j job) {
-	j()
-	s.leave()
-	s.out.flush()
+	j(func() {
+		s.leave()
+		s.out.flush()
+	})
 }
 
 // refuse answers what cannot be told to be a request.
@@ -287,9 +292,12 @@ func (s *shim) request(ctx context.Context, m *message, reply func([]byte)) job 
 		s.begin(ctx, params.ClientInfo.Name, params.ClientInfo.Version)
 		// The protocol forbids to cancel it, so it is not among the requests.
 		greeted := s.view.greet()
-		return func() {
-			s.handle(ctx, m, always, func(result json.RawMessage, err *rpcError) { reply(answer(m.ID, result, err)) })
-			greeted()
+		return func(done func()) {
+			s.handle(ctx, m, always, func(result json.RawMessage, err *rpcError) {
+				reply(answer(m.ID, result, err))
+				greeted()
+				done()
+			})
 		}
 	case "tools/list", "tools/call":
 		// A client that skips the handshake is one nobody knows, no more.
@@ -303,8 +311,7 @@ func (s *shim) request(ctx context.Context, m *message, reply func([]byte)) job 
 		reply(answer(m.ID, nil, &rpcError{Code: codeInvalidRequest, Message: "a request with this id is running"}))
 		return nil
 	}
-	return func() {
-		defer cancel()
+	return func(done func()) {
 		taken := false
 		claim := func() bool {
 			if !taken {
@@ -312,14 +319,15 @@ func (s *shim) request(ctx context.Context, m *message, reply func([]byte)) job 
 			}
 			return taken
 		}
-		send := func(result json.RawMessage, err *rpcError) {
-			if !claim() {
+		s.handle(ctx, m, claim, func(result json.RawMessage, err *rpcError) {
+			if claim() {
+				reply(answer(m.ID, result, err))
+			} else {
 				reply(nil) // cancelled: the agent has forgotten it
-				return
 			}
-			reply(answer(m.ID, result, err))
-		}
-		s.handle(ctx, m, claim, send)
+			cancel()
+			done()
+		})
 	}
 }
 
@@ -331,8 +339,8 @@ type claim func() bool
 // always is the claim of what cannot be cancelled.
 func always() bool { return true }
 
-// handle answers through send, exactly once.
-func (s *shim) handle(ctx context.Context, m *message, wanted claim, send func(json.RawMessage, *rpcError)) {
+// handle answers through send, exactly once, maybe after it returned.
+func (s *shim) handle(ctx context.Context, m *message, wanted claim, send respond) {
 	switch m.Method {
 	case "initialize":
 		<-s.decided
@@ -348,7 +356,7 @@ func (s *shim) handle(ctx context.Context, m *message, wanted claim, send func(j
 	case "tools/call":
 		<-s.decided
 		s.view.awaitGreeting()
-		send(s.call(ctx, m, wanted))
+		s.call(ctx, m, wanted, send)
 	case "server/discover":
 		// The stateless protocol forbids a list of tools that varies by session,
 		// which is what this server is for. Clients fall back to initialize.
@@ -360,7 +368,7 @@ func (s *shim) handle(ctx context.Context, m *message, wanted claim, send func(j
 
 // list answers tools/list from memory. The daemon is told first, so that no call
 // can overtake the news that its tool has been seen.
-func (s *shim) list(ctx context.Context, send func(json.RawMessage, *rpcError)) {
+func (s *shim) list(ctx context.Context, send respond) {
 	for {
 		rendered, hashes := s.view.current()
 		s.link.listed(ctx, rendered, hashes)
