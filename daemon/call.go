@@ -308,12 +308,12 @@ func callError(ctx context.Context, s *server, t *tool.Tool, err error) error {
 		return ipc.Errorf(ipc.CodeCancelled, "the call of %s was cancelled", id)
 	case errors.Is(err, upstream.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
 		return ipc.Errorf(ipc.CodeTimeout, "%s did not answer in time; the call was cancelled", id).
-			WithHint("give it more with --timeout, or set a timeout in the entry of server %s", s.Name)
+			WithHint("a timeout in the entry of server %s gives each call more, `toolsd call --timeout` a single one", s.Name)
 	case errors.Is(err, upstream.ErrOutcomeUnknown):
 		return ipc.Errorf(ipc.CodeOutcomeUnknown, "server %s went away while %s was running; whether it ran to its end is not known", s.Name, id).
 			WithHint("check what the tool did before you call it again")
 	}
-	return ipc.Errorf(ipc.CodeInternal, "calling %s: %s", id, s.redactor.Redact(err.Error())).WithHint("`toolsd logs %s` shows what the server wrote", s.Name)
+	return ipc.Errorf(ipc.CodeInternal, "%s", s.redactor.Redact(err.Error())).WithHint("`toolsd logs %s` shows what the server wrote", s.Name)
 }
 
 func outcomeOf(ctx context.Context, outcome *ipc.CallOutcome, err error) calllog.Outcome {

@@ -12,6 +12,7 @@ import (
 	"github.com/toolsd/toolsd/index"
 	"github.com/toolsd/toolsd/index/tool"
 	"github.com/toolsd/toolsd/ipc"
+	"github.com/toolsd/toolsd/watcher/settings"
 )
 
 // lowConfidence is under what share of the best possible score a match is called
@@ -22,11 +23,20 @@ const lowConfidence = 0.15
 func (d *Daemon) Search(_ context.Context, r ipc.SearchRequest) (*ipc.SearchResult, error) {
 	known := d.knows(r.CWD)
 	v := d.world.Load().from(r.CWD)
-	result, err := d.search(v, r, v.settings.ToolSearch.MatchingThreshold)
+	result, err := d.search(v, r, threshold(v.settings, r.Threshold))
 	if err == nil && !known {
 		result.Unread = r.CWD
 	}
 	return result, err
+}
+
+// threshold is the least score of a match: that of the caller's environment, if it
+// has one and may.
+func threshold(s settings.Settings, own *float64) float64 {
+	if own == nil || s.IsLocked("toolSearch.matchingThreshold") {
+		return s.ToolSearch.MatchingThreshold
+	}
+	return *own
 }
 
 func (d *Daemon) search(v view, r ipc.SearchRequest, threshold float64) (*ipc.SearchResult, error) {

@@ -348,7 +348,7 @@ func (s *attached) Search(ctx context.Context, r ipc.SearchRequest) (*ipc.Search
 		result = &ipc.SearchResult{Query: r.ToolID, Count: 1, Confidence: 1, Matches: []ipc.Match{{ToolInfo: s.d.toolInfo(v, s.d.index.Snapshot().Categorized(e, v.visible))}}}
 	} else {
 		var err error
-		if result, err = s.d.search(v, r, s.settings.ToolSearch.MatchingThreshold); err != nil {
+		if result, err = s.d.search(v, r, threshold(s.settings, s.request.Threshold)); err != nil {
 			return nil, err
 		}
 	}

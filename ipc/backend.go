@@ -79,6 +79,8 @@ type AttachRequest struct {
 	Seen    map[tool.ID]tool.Hash `json:"seen,omitempty"`
 	Active  []tool.ID             `json:"active,omitempty"`
 	Listed  []tool.ID             `json:"listed,omitempty"`
+	// Threshold is that of SearchRequest, for all searches of the session.
+	Threshold *float64 `json:"threshold,omitempty"`
 }
 
 // Mode says how a session's tools reach its agent.

@@ -87,9 +87,13 @@ func (c *Client) Status(ctx context.Context, r StatusRequest) (*Status, error) {
 }
 
 func (c *Client) Search(ctx context.Context, r SearchRequest) (*SearchResult, error) {
-	return read[SearchResult](ctx, c, "/v1/search", values{
+	query := values{
 		"q": r.Query, "n": number(r.Max), "server": r.Server, "category": r.Category, "cwd": r.CWD, "explain": flag(r.Explain),
-	})
+	}
+	if r.Threshold != nil {
+		query["threshold"] = strconv.FormatFloat(*r.Threshold, 'g', -1, 64)
+	}
+	return read[SearchResult](ctx, c, "/v1/search", query)
 }
 
 func (c *Client) Tools(ctx context.Context, r ToolsRequest) (*ToolList, error) {

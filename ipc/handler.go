@@ -46,7 +46,7 @@ func NewHandler(b Backend, metrics func(io.Writer)) http.Handler {
 		q := newQuery(r.URL.RawQuery)
 		request := SearchRequest{
 			Query: q.text("q"), Max: q.number("n"), Server: q.text("server"), Category: q.text("category"),
-			CWD: q.text("cwd"), Explain: q.flag("explain"),
+			CWD: q.text("cwd"), Explain: q.flag("explain"), Threshold: q.score("threshold"),
 		}
 		if err := q.done(); err != nil {
 			refuse(w, err)
@@ -344,6 +344,19 @@ func (q *query) number(name string) int {
 		q.err = Errorf(CodeUsage, "%s=%s is not a number above 0", name, text).WithHint("for example %s=5", name)
 	}
 	return n
+}
+
+// score is a number from 0, or nil where there is none.
+func (q *query) score(name string) *float64 {
+	text := q.text(name)
+	if text == "" {
+		return nil
+	}
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(v >= 0) {
+		q.err = Errorf(CodeUsage, "%s=%s is not a number from 0", name, text).WithHint("for example %s=1.5", name)
+	}
+	return &v
 }
 
 func (q *query) flag(name string) bool {

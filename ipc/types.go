@@ -100,6 +100,9 @@ type SearchRequest struct {
 	Category string `json:"category,omitempty"`
 	CWD      string `json:"cwd,omitempty"`
 	Explain  bool   `json:"explain,omitempty"`
+	// Threshold is the toolSearch.matchingThreshold of the caller's environment,
+	// which holds unless that setting is locked.
+	Threshold *float64 `json:"threshold,omitempty"`
 	// ToolID asks a session for one tool, by any of its names, instead of Query.
 	ToolID string `json:"tool_id,omitempty"`
 }

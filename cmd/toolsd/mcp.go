@@ -9,6 +9,7 @@ import (
 
 	"github.com/toolsd/toolsd/ipc"
 	"github.com/toolsd/toolsd/ipc/shim"
+	"github.com/toolsd/toolsd/watcher/settings"
 )
 
 func newMCPCommand(a *app) *cobra.Command {
@@ -28,21 +29,29 @@ needs no configuration, starts the daemon when none runs, and outlives it.`,
 				return usage(cmd, "--mode %s: there are auto, direct and search", mode)
 			}
 			longLived()
-			dir, err := a.directory()
-			if err != nil {
-				return err
-			}
 			// stdout belongs to the protocol. Whatever is wrong goes to stderr, which
 			// clients keep in a log.
 			a.json = false
+			log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+			dir, err := a.directory()
+			switch {
+			case err != nil && a.cwd != "":
+				return err
+			case err != nil: // the directory is gone; the user's own servers are not
+				log.Warn("no project is seen", "cause", err)
+			}
+			threshold, err := settings.EnvironmentThreshold(a.getenv)
+			if err != nil {
+				log.Warn("the threshold stays", "cause", err)
+			}
 			return shim.Run(cmd.Context(), shim.Options{
-				In: os.Stdin, Out: os.Stdout, CWD: dir, Mode: ipc.Mode(mode), Version: ipc.Version(),
+				In: os.Stdin, Out: os.Stdout, CWD: dir, Mode: ipc.Mode(mode), Threshold: threshold, Version: ipc.Version(),
 				Connect: func(ctx context.Context) (ipc.Backend, error) { return a.connect(ctx) },
 				Dial: func(ctx context.Context) (ipc.Backend, error) {
 					client, _, err := a.running(ctx)
 					return client, err
 				},
-				Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
+				Log: log,
 			})
 		},
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/toolsd/toolsd/index"
 	"github.com/toolsd/toolsd/ipc"
+	"github.com/toolsd/toolsd/watcher/settings"
 )
 
 const (
@@ -54,6 +55,11 @@ and several of them are all returned.`,
 					return usage(cmd, "--%s: its name is empty", name) // it would search everywhere
 				}
 			}
+			threshold, err := settings.EnvironmentThreshold(a.getenv)
+			if err != nil {
+				return usage(cmd, "%v", err)
+			}
+			r.Threshold = threshold
 			return a.search(cmd.Context(), r, noWait)
 		},
 	}

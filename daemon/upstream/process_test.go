@@ -101,7 +101,7 @@ func TestCommandIsFoundInTheUsersPath(t *testing.T) {
 		t.Errorf("the environment was captured %d times for two missing commands", n)
 	}
 	installed.Store(true)
-	f.EnvironChanged()
+	f.Restart(t.Context(), "from-later")
 	f.untilState("from-later", Ready)
 }
 

@@ -68,7 +68,6 @@ type server struct {
 	graceEnd time.Time
 	tools    Listing // the last listing, kept for a server that becomes first
 	hasTools bool    // there was one
-	missing  bool    // its command was not found
 }
 
 type identity struct{ key, instance string }
@@ -203,14 +202,6 @@ func (s *server) fail(err error, p *policy) bool {
 		p.failures++
 		return s.rest(Failed, reason, hint, time.Time{}, p)
 	case errors.As(err, &missing):
-		s.mu.Lock()
-		s.missing = true
-		s.mu.Unlock()
-		defer func() {
-			s.mu.Lock()
-			s.missing = false
-			s.mu.Unlock()
-		}()
 		return s.rest(Failed, reason, hint, now.Add(maxDelay), p)
 	default:
 		retry, parked := p.failed(now)

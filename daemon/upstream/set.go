@@ -304,15 +304,6 @@ func (t *Set) Tool(key, instance, name string) *tool.Tool {
 	return s.tool(name)
 }
 
-// StderrTail returns the last lines that the server of that key wrote to stderr,
-// cleaned and redacted.
-func (t *Set) StderrTail(key string) []string {
-	if s := t.find(key, ""); s != nil {
-		return s.stderr.lines()
-	}
-	return nil
-}
-
 // Restart connects all instances of a key anew, whatever failed before, and
 // returns when the outcome of each attempt is there or ctx has ended. It is what a
 // person asks for, and what new credentials call for.
@@ -356,18 +347,6 @@ func (s *server) settled(ctx context.Context, attempts int) {
 func (t *Set) Wake(key string) {
 	if s := t.find(key, ""); s != nil {
 		wish(s.wake)
-	}
-}
-
-// EnvironChanged tries those servers again whose command was not found.
-func (t *Set) EnvironChanged() {
-	for _, s := range t.all() {
-		s.mu.Lock()
-		missing := s.missing
-		s.mu.Unlock()
-		if missing {
-			wish(s.restart)
-		}
 	}
 }
 

@@ -37,11 +37,13 @@ type Options struct {
 	Connect func(ctx context.Context) (ipc.Backend, error)
 	// Dial reaches a daemon that runs and starts none. It is for the time after
 	// a daemon was told to end, until a call needs one. Nil means Connect.
-	Dial    func(ctx context.Context) (ipc.Backend, error)
-	CWD     string   // decides which project's servers are visible
-	Mode    ipc.Mode // auto when empty
-	Log     *slog.Logger
-	Version string
+	Dial func(ctx context.Context) (ipc.Backend, error)
+	CWD  string   // decides which project's servers are visible
+	Mode ipc.Mode // auto when empty
+	// Threshold is the one of the agent's environment; see ipc.AttachRequest.
+	Threshold *float64
+	Log       *slog.Logger
+	Version   string
 }
 
 const (
@@ -101,7 +103,7 @@ func Run(ctx context.Context, o Options) error {
 	defer stop()
 	s := &shim{o: o, log: o.Log, out: newOutput(o.Out), decided: make(chan struct{}), ended: make(chan struct{})}
 	s.base = newServer(o.Version, "")
-	s.view = newView(s.out, o.CWD, o.Mode)
+	s.view = newView(s.out, ipc.AttachRequest{CWD: o.CWD, Mode: o.Mode, Threshold: o.Threshold})
 	if o.Dial == nil {
 		o.Dial = o.Connect
 	}

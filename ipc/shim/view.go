@@ -21,8 +21,7 @@ const relistWait = time.Second
 // survives the daemon.
 type view struct {
 	out  *output
-	cwd  string
-	auto ipc.Mode // the mode that was asked for
+	asks ipc.AttachRequest // for: directory, mode, threshold; each session begins with it
 
 	mu      sync.Mutex
 	begun   bool
@@ -53,9 +52,9 @@ type view struct {
 	changed chan struct{} // closed and replaced when the client lists
 }
 
-func newView(out *output, cwd string, mode ipc.Mode) *view {
+func newView(out *output, asks ipc.AttachRequest) *view {
 	v := &view{
-		out: out, cwd: cwd, auto: mode, profile: profileOf(""), rendered: render(nil),
+		out: out, asks: asks, profile: profileOf(""), rendered: render(nil),
 		served: map[tool.ID]tool.Hash{}, seen: map[tool.ID]tool.Hash{}, changed: make(chan struct{}),
 	}
 	v.told = v.rendered
@@ -98,7 +97,7 @@ func (v *view) decide() ipc.Mode {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.mode == "" {
-		if v.mode = ipc.Search; v.auto == ipc.Direct {
+		if v.mode = ipc.Search; v.asks.Mode == ipc.Direct {
 			v.mode = ipc.Direct
 		}
 	}
@@ -110,10 +109,9 @@ func (v *view) decide() ipc.Mode {
 func (v *view) handOver() (ipc.AttachRequest, int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	r := ipc.AttachRequest{
-		Client: v.client, Version: v.version, CWD: v.cwd, Mode: v.auto,
-		Seen: maps.Clone(v.seen), Listed: slices.Clone(v.order),
-	}
+	r := v.asks
+	r.Client, r.Version = v.client, v.version
+	r.Seen, r.Listed = maps.Clone(v.seen), slices.Clone(v.order)
 	if v.mode != "" {
 		r.Mode = v.mode
 	}

@@ -65,16 +65,6 @@ func ClientOf(slug string) (Client, bool) {
 	return Client{}, false
 }
 
-// Precedence is the place of a client in the table; unknown ones come last.
-func Precedence(slug string) int {
-	for i, c := range clients {
-		if c.Slug == slug {
-			return i
-		}
-	}
-	return len(clients)
-}
-
 func user(linux string, rest ...string) File { return file(User, linux, rest) }
 
 // settings is a user file that holds the client's other settings too.

@@ -168,18 +168,29 @@ func (l *loader) unknown(group, name string, known []string) string {
 	return unknown(name, suggestions())
 }
 
-func (l *loader) environment(getenv func(string) string) {
+// EnvironmentThreshold is the value of toolSearch.matchingThreshold that an
+// environment sets, or nil.
+func EnvironmentThreshold(getenv func(string) string) (*float64, error) {
 	text := ""
 	if getenv != nil {
 		text = strings.TrimSpace(getenv(environmentThreshold))
 	}
 	if text == "" {
-		return
+		return nil, nil
 	}
 	v, err := strconv.ParseFloat(text, 64)
 	if err != nil || !(v >= 0 && v <= 1e9) {
-		l.problems = append(l.problems, clientconfig.Problem{
-			Message: fmt.Sprintf("the environment variable %s must be a number from 0, not %q", environmentThreshold, cut(text))})
+		return nil, fmt.Errorf("the environment variable %s must be a number from 0, not %q", environmentThreshold, cut(text))
+	}
+	return &v, nil
+}
+
+func (l *loader) environment(getenv func(string) string) {
+	v, err := EnvironmentThreshold(getenv)
+	if err != nil {
+		l.problems = append(l.problems, clientconfig.Problem{Message: err.Error()})
+	}
+	if v == nil {
 		return
 	}
 	if l.settings.IsLocked(threshold) {
@@ -187,7 +198,7 @@ func (l *loader) environment(getenv func(string) string) {
 			Message: fmt.Sprintf("%s is locked by the managed file: the environment variable %s has no effect", threshold, environmentThreshold)})
 		return
 	}
-	l.settings.ToolSearch.MatchingThreshold = v
+	l.settings.ToolSearch.MatchingThreshold = *v
 	l.origin[threshold] = FromEnvironment
 }
 
