@@ -474,15 +474,18 @@ func TestAnAgentThatDoesNotRead(t *testing.T) {
 	m.config(object{"lab": fault("ok")})
 	r := m.start()
 	r.untilState("lab", ipc.StateReady)
-	echo := tool.ID{Server: "lab", Name: "echo"}
-	hash := find(r.index.Snapshot(), r.world.Load().from(m.project), echo).Hash
+	seen := map[tool.ID]tool.Hash{}
+	for _, name := range []string{"echo", "progress"} {
+		id := tool.ID{Server: "lab", Name: name}
+		seen[id] = find(r.index.Snapshot(), r.world.Load().from(m.project), id).Hash
+	}
 
 	conn, err := net.Dial("unix", m.dirs.Socket)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	body := ipc.Encode(ipc.AttachRequest{Client: "deaf", CWD: m.project, Mode: ipc.Search, Seen: map[tool.ID]tool.Hash{echo: hash}})
+	body := ipc.Encode(ipc.AttachRequest{Client: "deaf", CWD: m.project, Mode: ipc.Search, Seen: seen})
 	fmt.Fprintf(conn, "POST /v1/sessions HTTP/1.1\r\nHost: toolsd\r\nConnection: Upgrade\r\nUpgrade: toolsd-session\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 	const calls, together = 1500, 30 // the answers are more than a socket takes; none of the calls waits for a turn
 	text := strings.Repeat("x", 200)
@@ -494,6 +497,14 @@ func TestAnAgentThatDoesNotRead(t *testing.T) {
 			r.until("the calls have run", func() bool { return maps.Collect(r.calls.Counts())[calllog.OK] == int64(i+1) })
 		}
 	}
+	// More of them than a server works on at a time; each tells its progress.
+	const telling = 40
+	for i := range telling {
+		if _, err := fmt.Fprintf(conn, `{"id":%d,"method":"call","params":{"tool":"lab::progress","arguments":{"steps":100,"ms":0},"meta":{"progressToken":0}}}`+"\n", calls+i+1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.until("those have run", func() bool { return maps.Collect(r.calls.Counts())[calllog.OK] == calls+telling })
 	for range 100 {
 		if _, err := r.client.Call(t.Context(), ipc.CallRequest{ToolID: "lab::echo", TimeoutMS: 20_000}); err != nil {
 			t.Fatal(err)
@@ -502,7 +513,7 @@ func TestAnAgentThatDoesNotRead(t *testing.T) {
 	lines := bufio.NewScanner(conn)
 	lines.Buffer(nil, 1<<20)
 	answered := map[uint64]int{}
-	for len(answered) < calls && lines.Scan() {
+	for len(answered) < calls+telling && lines.Scan() {
 		var f struct {
 			ID    uint64
 			Error json.RawMessage
@@ -513,8 +524,8 @@ func TestAnAgentThatDoesNotRead(t *testing.T) {
 			}
 		}
 	}
-	if len(answered) != calls {
-		t.Errorf("%d of %d calls were answered; %v", len(answered), calls, lines.Err())
+	if len(answered) != calls+telling {
+		t.Errorf("%d of %d calls were answered; %v", len(answered), calls+telling, lines.Err())
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/toolsd/toolsd/index/tool"
-	"github.com/toolsd/toolsd/platform"
 )
 
 // A session on the wire. The POST that begins it is answered with 101, and from
@@ -96,7 +95,7 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	}
 }
 
-// framer writes frames whole, from any goroutine.
+// framer writes the frames of an agent whole, from any goroutine.
 type framer struct {
 	mu sync.Mutex
 	w  io.Writer
@@ -108,27 +107,6 @@ func (f *framer) write(v outFrame) error {
 	defer f.mu.Unlock()
 	_, err := f.w.Write(line)
 	return err
-}
-
-// try is write as far as that takes no waiting. What is left is done by rest, on
-// another goroutine; it is nil when nothing is.
-func (f *framer) try(v outFrame) (rest func()) {
-	line := v.line()
-	locked := f.mu.TryLock()
-	if locked {
-		line = line[platform.WriteNow(f.w, line):]
-		if len(line) == 0 {
-			f.mu.Unlock()
-			return nil
-		}
-	}
-	return func() {
-		if !locked {
-			f.mu.Lock()
-		}
-		defer f.mu.Unlock()
-		_, _ = f.w.Write(line)
-	}
 }
 
 func (v outFrame) line() []byte {
@@ -156,13 +134,13 @@ func serveSession(b Backend, w http.ResponseWriter, r *http.Request) {
 	// the session has one that ends with the connection.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
 	defer cancel()
-	out := framer{w: io.Discard} // until the connection is taken over, which may fail
+	out := newOutbox(io.Discard) // until the connection is taken over, which may fail
 	var hold sync.Mutex          // lists wait until hello was written
 	hold.Lock()
 	s, err := b.Attach(ctx, request, Events{List: func(list []Listed) {
 		hold.Lock()
 		defer hold.Unlock()
-		_ = out.write(outFrame{Method: "list", Params: listParams{list}})
+		out.put(outFrame{Method: "list", Params: listParams{list}})
 	}})
 	if err != nil {
 		hold.Unlock()
@@ -176,6 +154,7 @@ func serveSession(b Backend, w http.ResponseWriter, r *http.Request) {
 		refuse(w, Errorf(CodeInternal, "taking over the connection: %v", err))
 		return
 	}
+	defer out.flush() // which the end of the connection ends
 	defer conn.Close()
 	out.w = conn
 	header := http.Header{"Connection": {"Upgrade"}, "Upgrade": {upgradeProtocol}}
@@ -185,9 +164,7 @@ func serveSession(b Backend, w http.ResponseWriter, r *http.Request) {
 		head += k + ": " + header.Get(k) + "\r\n"
 	}
 	_, err = io.WriteString(conn, head+"\r\n")
-	if err == nil {
-		err = out.write(outFrame{Method: "hello", Params: s.Hello()})
-	}
+	out.put(outFrame{Method: "hello", Params: s.Hello()})
 	hold.Unlock()
 	if err != nil {
 		return
@@ -199,18 +176,19 @@ func serveSession(b Backend, w http.ResponseWriter, r *http.Request) {
 		case <-s.Done():
 			if s.Bye() {
 				_ = conn.SetWriteDeadline(time.Now().Add(byeTimeout))
-				_ = out.write(outFrame{Method: "bye"})
+				out.put(outFrame{Method: "bye"})
+				out.flush()
 			}
 			conn.Close()
 		case <-ctx.Done():
 		}
 	}()
-	serveFrames(ctx, s, buffered.Reader, &out)
+	serveFrames(ctx, s, buffered.Reader, out)
 }
 
 // serveFrames answers frames until the connection ends. Searches and calls run
 // beside each other; what is told (seen, cancel) takes effect in order.
-func serveFrames(ctx context.Context, s Session, r *bufio.Reader, out *framer) {
+func serveFrames(ctx context.Context, s Session, r *bufio.Reader, out *outbox) {
 	var (
 		running sync.WaitGroup
 		mu      sync.Mutex
@@ -220,15 +198,14 @@ func serveFrames(ctx context.Context, s Session, r *bufio.Reader, out *framer) {
 	defer running.Wait()
 	defer cancelAll()
 	for {
+		out.room()
 		line, err := readLine(r)
 		if err != nil {
 			return
 		}
 		var f frame
 		if err := DecodeStrict(line, &f); err != nil {
-			if out.write(outFrame{ID: f.ID, Error: Errorf(CodeUsage, "a frame: %v", err)}) != nil {
-				return
-			}
+			out.put(outFrame{ID: f.ID, Error: Errorf(CodeUsage, "a frame: %v", err)})
 			continue
 		}
 		switch f.Method {
@@ -241,7 +218,7 @@ func serveFrames(ctx context.Context, s Session, r *bufio.Reader, out *framer) {
 				_ = s.Saw(ctx, p.Tools, p.Listed)
 			}
 			if f.ID != 0 {
-				_ = out.write(reply)
+				out.put(reply)
 			}
 		case "cancel":
 			var p cancelParams
@@ -262,7 +239,7 @@ func serveFrames(ctx context.Context, s Session, r *bufio.Reader, out *framer) {
 			mu.Unlock()
 			if taken { // their answers could not be told apart, nor which one a cancel means
 				cancel()
-				_ = out.write(outFrame{ID: f.ID, Error: Errorf(CodeUsage, "a request with the id %d is running", f.ID).WithHint("number the requests of a session")})
+				out.put(outFrame{ID: f.ID, Error: Errorf(CodeUsage, "a request with the id %d is running", f.ID).WithHint("number the requests of a session")})
 				continue
 			}
 			running.Add(1)
@@ -277,13 +254,7 @@ func serveFrames(ctx context.Context, s Session, r *bufio.Reader, out *framer) {
 				} else {
 					reply.Result = result
 				}
-				if rest := out.try(reply); rest != nil {
-					go func() {
-						defer running.Done()
-						rest()
-					}()
-					return
-				}
+				out.put(reply)
 				running.Done()
 			})
 		}
@@ -291,7 +262,7 @@ func serveFrames(ctx context.Context, s Session, r *bufio.Reader, out *framer) {
 }
 
 // answerFrame has done called with the answer to a frame, without waiting for it.
-func answerFrame(ctx context.Context, s Session, f frame, out *framer, done func(any, error)) {
+func answerFrame(ctx context.Context, s Session, f frame, out *outbox, done func(any, error)) {
 	switch f.Method {
 	case "search":
 		var p SearchRequest
@@ -309,7 +280,7 @@ func answerFrame(ctx context.Context, s Session, f frame, out *framer, done func
 		wanted := false
 		if p.Meta, wanted = takeProgress(p.Meta); wanted {
 			p.Progress = func(params json.RawMessage) {
-				_ = out.write(outFrame{Method: "progress", Params: progressParams{f.ID, params}})
+				out.offer(outFrame{Method: "progress", Params: progressParams{f.ID, params}})
 			}
 		}
 		s.Begin(ctx, p, func(outcome *CallOutcome, err error) { done(outcome, err) })

@@ -32,7 +32,7 @@ func TestFramesOutOfPlace(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		serveFrames(t.Context(), patient{}, bufio.NewReader(there), &framer{w: there})
+		serveFrames(t.Context(), patient{}, bufio.NewReader(there), newOutbox(there))
 	}()
 	answers := bufio.NewScanner(here)
 	say := func(line string) {
