@@ -269,3 +269,49 @@ func (a *agent) notifications() int {
 	defer a.mu.Unlock()
 	return a.changed
 }
+
+// stuck takes what an agent is sent until a list of tools comes, and never more.
+type stuck struct {
+	lists chan bool // closed when one has come
+	held  chan bool
+}
+
+func (w stuck) Write(p []byte) (int, error) {
+	if strings.Contains(string(p), `"tools":[`) {
+		close(w.lists)
+		<-w.held
+	}
+	return len(p), nil
+}
+
+// TestAListThatIsNotReadHoldsUpNothing: the daemon's lists are taken over while the
+// agent does not read one that it asked for.
+func TestAListThatIsNotReadHoldsUpNothing(t *testing.T) {
+	w := newMemoryWorld(t)
+	out := stuck{make(chan bool), make(chan bool)}
+	in := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}
+{"jsonrpc":"2.0","id":2,"method":"tools/list"}
+`
+	r, feed := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- shim.Run(t.Context(), shim.Options{In: r, Out: out, Connect: w.Connect, Mode: ipc.Direct})
+	}()
+	if _, err := io.WriteString(feed, in); err != nil {
+		t.Fatal(err)
+	}
+	<-out.lists
+	taken := make(chan bool)
+	go func() {
+		w.Set("kicad", `{"name":"echo","inputSchema":{"type":"object"}}`)
+		close(taken)
+	}()
+	select {
+	case <-taken:
+	case <-time.After(10 * time.Second):
+		t.Error("a new list waits for the agent to read the old one")
+	}
+	close(out.held)
+	feed.Close()
+	<-ended
+}

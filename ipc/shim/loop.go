@@ -293,8 +293,7 @@ func (s *shim) request(ctx context.Context, m *message, reply func([]byte)) job 
 		// The protocol forbids to cancel it, so it is not among the requests.
 		greeted := s.view.greet()
 		return func(done func()) {
-			s.handle(ctx, m, always, func(result json.RawMessage, err *rpcError) {
-				reply(answer(m.ID, result, err))
+			s.handle(ctx, m, always, func(result json.RawMessage, err *rpcError) { reply(answer(m.ID, result, err)) }, func() {
 				greeted()
 				done()
 			})
@@ -319,12 +318,14 @@ func (s *shim) request(ctx context.Context, m *message, reply func([]byte)) job 
 			}
 			return taken
 		}
-		s.handle(ctx, m, claim, func(result json.RawMessage, err *rpcError) {
+		send := func(result json.RawMessage, err *rpcError) {
 			if claim() {
 				reply(answer(m.ID, result, err))
 			} else {
 				reply(nil) // cancelled: the agent has forgotten it
 			}
+		}
+		s.handle(ctx, m, claim, send, func() {
 			cancel()
 			done()
 		})
@@ -339,24 +340,29 @@ type claim func() bool
 // always is the claim of what cannot be cancelled.
 func always() bool { return true }
 
-// handle answers through send, exactly once, maybe after it returned.
-func (s *shim) handle(ctx context.Context, m *message, wanted claim, send respond) {
+// handle answers through send, exactly once, and then calls done, maybe after it
+// returned. send only queues: it is called under the lock of view.
+func (s *shim) handle(ctx context.Context, m *message, wanted claim, send respond, done func()) {
 	switch m.Method {
+	case "tools/call":
+		<-s.decided
+		s.view.awaitGreeting()
+		s.call(ctx, m, wanted, func(result json.RawMessage, err *rpcError) {
+			send(result, err)
+			done()
+		})
+		return
 	case "initialize":
 		<-s.decided
 		send(ask(ctx, newServer(s.o.Version, s.instructions()), m.Method, asksForVersion(m.Params)))
 	case "tools/list":
 		<-s.decided
 		s.view.awaitGreeting()
-		if !wanted() {
+		if wanted() {
+			s.list(ctx, send)
+		} else {
 			send(nil, nil)
-			return
 		}
-		s.list(ctx, send)
-	case "tools/call":
-		<-s.decided
-		s.view.awaitGreeting()
-		s.call(ctx, m, wanted, send)
 	case "server/discover":
 		// The stateless protocol forbids a list of tools that varies by session,
 		// which is what this server is for. Clients fall back to initialize.
@@ -364,6 +370,7 @@ func (s *shim) handle(ctx context.Context, m *message, wanted claim, send respon
 	default:
 		send(ask(ctx, s.base, m.Method, m.Params))
 	}
+	done()
 }
 
 // list answers tools/list from memory. The daemon is told first, so that no call
