@@ -30,25 +30,18 @@ const (
 	large = 64 << 10
 )
 
-// Call calls a tool and returns the raw CallToolResult. It waits, within the
-// call's time, for a server that is starting, and starts one that is lazy or in
-// backoff. The request is sent once; after the connection died it is sent again
-// only if it was not sent before or MayRepeat. A parked server answers at once
-// with why it is down: it is Restart that tries it before its time.
+// Begin calls a tool: done gets the raw CallToolResult, or why there is none, once,
+// on a goroutine that reads what the server says, so it must not hold that up. Where
+// the server is ready, no goroutine is woken between the caller's and that one,
+// which on a busy machine would cost more than all else that is done here.
+//
+// The call waits, within its time, for a server that is starting, and starts one
+// that is lazy or in backoff. The request is sent once; after the connection died it
+// is sent again only if it was not sent before or MayRepeat. A parked server answers
+// at once with why it is down: it is Restart that tries it before its time.
 //
 // Errors that callers tell apart: *RPCError (the server's own, unchanged),
 // *DownError, ErrOutcomeUnknown, ErrTimeout, ErrTooLarge, and ctx's.
-func (t *Set) Call(ctx context.Context, key string, c Call) (json.RawMessage, error) {
-	come := make(chan answer, 1)
-	t.Begin(ctx, key, c, func(result json.RawMessage, err error) { come <- answer{result, err} })
-	a := <-come
-	return a.result, a.err
-}
-
-// Begin is Call for who does not wait: done gets what Call would return, once, on
-// a goroutine that reads what the server says, so it must not hold that up. Where
-// the server is ready, no goroutine is woken between the caller's and that one,
-// which on a busy machine would cost more than all else that is done here.
 func (t *Set) Begin(ctx context.Context, key string, c Call, done func(json.RawMessage, error)) {
 	s := t.find(key, c.Instance)
 	if s == nil {

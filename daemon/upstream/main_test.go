@@ -245,3 +245,11 @@ func percentile(all []time.Duration, p int) time.Duration {
 	slices.Sort(all)
 	return all[(len(all)-1)*p/100]
 }
+
+// Call is Begin and the wait for what it is done with.
+func (t *Set) Call(ctx context.Context, key string, c Call) (json.RawMessage, error) {
+	come := make(chan answer, 1)
+	t.Begin(ctx, key, c, func(result json.RawMessage, err error) { come <- answer{result, err} })
+	a := <-come
+	return a.result, a.err
+}
