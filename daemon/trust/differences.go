@@ -42,7 +42,7 @@ func differ(path string, before, now any, say func(string, ...any)) {
 	b, wasMap := before.(map[string]any)
 	n, isMap := now.(map[string]any)
 	if !wasMap || !isMap {
-		if was, is := brief(before), brief(now); string(encoded(before)) != string(encoded(now)) {
+		if was, is := brief(before), brief(now); string(tool.Encode(before)) != string(tool.Encode(now)) {
 			if was == is { // they differ behind the cut
 				is = "different further on"
 			}
@@ -70,12 +70,4 @@ func differ(path string, before, now any, say func(string, ...any)) {
 	}
 }
 
-func brief(v any) string { return cut(string(encoded(v))) }
-
-func encoded(v any) []byte {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	_ = e.Encode(v) // what was decoded can be encoded
-	return bytes.TrimSpace(b.Bytes())
-}
+func brief(v any) string { return cut(string(tool.Encode(v))) }

@@ -47,12 +47,7 @@ func NewRedactor(secrets []string) *Redactor {
 			if quoted, err := json.Marshal(part); err == nil {
 				add(string(quoted[1 : len(quoted)-1]))
 			}
-			var plain strings.Builder
-			encoder := json.NewEncoder(&plain)
-			encoder.SetEscapeHTML(false)
-			if encoder.Encode(part) == nil {
-				add(strings.Trim(strings.TrimSpace(plain.String()), `"`))
-			}
+			add(strings.Trim(string(tool.Encode(part)), `"`))
 			add(hex.EncodeToString([]byte(part)))
 			for _, b := range base64Parts(part) {
 				add(b)

@@ -92,7 +92,7 @@ func cleanJSON(raw json.RawMessage) (clean json.RawMessage, changed bool, err er
 		}
 		if cleaned, changed := Clean(s); changed {
 			out = append(out, b[last:i]...)
-			out = append(out, encode(cleaned)...)
+			out = append(out, Encode(cleaned)...)
 			last = end
 		}
 		i = end

@@ -158,7 +158,7 @@ func (t *Tool) On(server string) *Tool {
 // As returns the definition under another name, every other byte unchanged: what
 // an agent is given under the exposed name.
 func (t *Tool) As(name string) json.RawMessage {
-	quoted := encode(name)
+	quoted := Encode(name)
 	// The first "name" key at depth one is replaced in place; later duplicates
 	// are left alone by none of the servers known, so all of them are replaced.
 	var out bytes.Buffer
@@ -222,22 +222,23 @@ func meaning(fields map[string]json.RawMessage) (map[string]any, error) {
 }
 
 func hashOf(values map[string]any) Hash {
-	sum := sha256.Sum256(encode(values)) // encoding/json sorts the keys of maps
+	sum := sha256.Sum256(Encode(values)) // encoding/json sorts the keys of maps
 	return Hash(hex.EncodeToString(sum[:16]))
 }
 
 // EstimateTokens is the weight of v in a model's context: a quarter of the
 // characters of its compact JSON, rounded up. Models' own counts differ by some
 // 10 %, and this one needs no tokenizer.
-func EstimateTokens(v any) int { return (utf8.RuneCount(encode(v)) + 3) / 4 }
+func EstimateTokens(v any) int { return (utf8.RuneCount(Encode(v)) + 3) / 4 }
 
-// encode is json.Marshal without its escaping of <, > and &.
-func encode(v any) []byte {
+// Encode is json.Marshal without its escaping of <, > and &, for values that came
+// from JSON and for strings, which can always be encoded.
+func Encode(v any) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
-		panic(err) // only values that came from JSON get here
+		panic(err)
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }

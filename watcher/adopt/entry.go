@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/toolsd/toolsd/index/tool"
 	"github.com/toolsd/toolsd/watcher/clientconfig"
 )
 
@@ -53,7 +54,7 @@ func putShim(loc clientconfig.Location, data []byte, remove []string, name strin
 	}
 	var b bytes.Buffer
 	b.Write(head)
-	fmt.Fprintf(&b, `"command": %s,%s"args": %s,%s%s`, quote(shim.Command), space, args, space, extra)
+	fmt.Fprintf(&b, `"command": %s,%s"args": %s,%s%s`, tool.Encode(shim.Command), space, args, space, extra)
 	b.Write(rest)
 	servers, _, err := clientconfig.Decode(loc, b.Bytes())
 	if err != nil {
@@ -64,15 +65,6 @@ func putShim(loc clientconfig.Location, data []byte, remove []string, name strin
 		return nil, wrong
 	}
 	return b.Bytes(), nil
-}
-
-// quote writes JSON with <, > and & as they are.
-func quote(s string) string {
-	var b strings.Builder
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	_ = e.Encode(s) // a string can always be written
-	return strings.TrimSuffix(b.String(), "\n")
 }
 
 // find is the place of the server of that name that holds for everybody.

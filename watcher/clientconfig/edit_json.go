@@ -2,7 +2,6 @@ package clientconfig
 
 import (
 	"bytes"
-	"encoding/json"
 	"maps"
 	"slices"
 	"strconv"
@@ -373,12 +372,4 @@ func jsonValue(v any, indent, unit, eol string, inline bool) string {
 }
 
 // encodeJSON writes a string as JSON, with <, > and & as they are.
-func encodeJSON(s string) string {
-	var b strings.Builder
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(s); err != nil {
-		panic(err) // a string can always be written
-	}
-	return strings.TrimSuffix(b.String(), "\n")
-}
+func encodeJSON(s string) string { return string(tool.Encode(s)) }

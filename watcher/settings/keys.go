@@ -1,12 +1,13 @@
 package settings
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/toolsd/toolsd/index/tool"
 )
 
 // key describes one setting: how a value of a file becomes a field of Settings.
@@ -238,13 +239,7 @@ func typedList(text string) string {
 }
 
 // quote writes s as JSON, without the escapes of <, > and & that only HTML needs.
-func quote(s string) string {
-	var b strings.Builder
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	_ = e.Encode(s) // a string always encodes
-	return strings.TrimSuffix(b.String(), "\n")
-}
+func quote(s string) string { return string(tool.Encode(s)) }
 
 // some and someMap keep an absent list or object from being shown as null.
 func some[T any](v []T) []T {
